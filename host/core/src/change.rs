@@ -36,7 +36,10 @@ impl From<u64> for SequenceNumber {
 impl Ord for SequenceNumber {
     fn cmp(&self, other: &Self) -> Ordering {
         let (mine, theirs) = (self.significant(), other.significant());
-        mine.len().cmp(&theirs.len()).then_with(|| mine.cmp(theirs)).then_with(|| self.0.len().cmp(&other.0.len()))
+        mine.len()
+            .cmp(&theirs.len())
+            .then_with(|| mine.cmp(theirs))
+            .then_with(|| self.0.len().cmp(&other.0.len()))
     }
 }
 

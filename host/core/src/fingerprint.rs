@@ -136,7 +136,10 @@ mod tests {
         let with = |name: &str, value| Metadata([(name.to_owned(), value)].into());
         let text = |text: &str| MetadataValue::Text(text.to_owned());
         assert_ne!(hash_metadata(&with("a", text("bc"))), hash_metadata(&with("ab", text("c"))));
-        assert_ne!(hash_metadata(&with("a", text("1"))), hash_metadata(&with("a", MetadataValue::Number(1.0))));
+        assert_ne!(
+            hash_metadata(&with("a", text("1"))),
+            hash_metadata(&with("a", MetadataValue::Number(1.0)))
+        );
         let list = |texts: &[&str]| MetadataValue::TextList(texts.iter().map(|&t| t.to_owned()).collect());
         assert_ne!(hash_metadata(&with("a", list(&["x", "y"]))), hash_metadata(&with("a", list(&["xy"]))));
         assert_eq!(

@@ -131,7 +131,10 @@ mod tests {
         let at = Duration::from_secs;
         assert!(!observer.may_take(&lease(Some("a"), 1), at(100), failover));
         assert!(!observer.may_take(&lease(Some("a"), 1), at(109), failover));
-        assert!(!observer.may_take(&lease(Some("a"), 2), at(110), failover), "renewed: the clock starts again");
+        assert!(
+            !observer.may_take(&lease(Some("a"), 2), at(110), failover),
+            "renewed: the clock starts again"
+        );
         assert!(!observer.may_take(&lease(Some("a"), 2), at(119), failover));
         assert!(observer.may_take(&lease(Some("a"), 2), at(120), failover));
     }

@@ -17,12 +17,14 @@
 pub mod change;
 pub mod collapse;
 pub mod document;
+pub mod filter;
 pub mod fingerprint;
 pub mod index;
 pub mod key;
 pub mod lease;
 pub mod letter;
 pub mod plan;
+pub mod poison;
 pub mod port;
 pub mod record;
 pub mod row;

@@ -40,14 +40,24 @@ pub trait LeaseTable: Send + Sync {
     async fn list(&self) -> Result<Vec<Lease>>;
 
     /// Creates a lease without owner, counter 0. One that exists is left as it is.
-    async fn create(&self, lease_key: &str, parent_shard_ids: &[String], checkpoint: &Checkpoint) -> Result<()>;
+    async fn create(
+        &self,
+        lease_key: &str,
+        parent_shard_ids: &[String],
+        checkpoint: &Checkpoint,
+    ) -> Result<()>;
 
     /// Takes the lease if owner and counter are still as `seen`; raises the counter. `None`: somebody was faster.
     async fn take(&self, seen: &Lease, owner: &str) -> Result<Option<Tenure>>;
 
     /// Renews, and with it writes the checkpoint if there is one, if the tenure holds and the counter is still
     /// `counter`. Gives the raised counter; `None`: the lease is lost.
-    async fn renew(&self, tenure: &Tenure, counter: u64, checkpoint: Option<&Checkpoint>) -> Result<Option<u64>>;
+    async fn renew(
+        &self,
+        tenure: &Tenure,
+        counter: u64,
+        checkpoint: Option<&Checkpoint>,
+    ) -> Result<Option<u64>>;
 
     /// Gives the lease up, with a last checkpoint if there is one.
     async fn release(&self, tenure: &Tenure, checkpoint: Option<&Checkpoint>) -> Result<Fenced>;
@@ -78,16 +88,21 @@ pub trait VectorIndex: Send + Sync {
     async fn query(&self, query: &IndexQuery) -> Result<Vec<Hit>>;
 
     /// A page of at most `limit` vectors in key order after the key `after_exclusive`. An empty page is the end.
-    async fn list(&self, after_exclusive: Option<&str>, limit: usize, with_data: bool) -> Result<Vec<StoredVector>>;
+    async fn list(
+        &self,
+        after_exclusive: Option<&str>,
+        limit: usize,
+        with_data: bool,
+    ) -> Result<Vec<StoredVector>>;
 }
 
 /// A row to keep.
-#[derive(Clone, Debug)]
-pub struct RowWrite {
-    pub key: RowKey,
-    pub sequence_number: SequenceNumber,
+#[derive(Clone, Copy, Debug)]
+pub struct RowWrite<'a> {
+    pub key: &'a RowKey,
+    pub sequence_number: &'a SequenceNumber,
     /// `None`: the row is gone.
-    pub row: Option<Row>,
+    pub row: Option<&'a Row>,
 }
 
 /// Rows by key: the table itself, or the embedded store that stands in for it.
@@ -98,7 +113,12 @@ pub trait Rows: Send + Sync {
     async fn read(&self, keys: &[&str], now_ms: i64) -> Result<Vec<Option<Row>>>;
 
     /// A page of at most `limit` rows in key order after the key `after_exclusive`. An empty page is the end.
-    async fn scan(&self, after_exclusive: Option<&str>, limit: usize, now_ms: i64) -> Result<Vec<(String, Row)>>;
+    async fn scan(
+        &self,
+        after_exclusive: Option<&str>,
+        limit: usize,
+        now_ms: i64,
+    ) -> Result<Vec<(String, Row)>>;
 }
 
 /// The embedded row store's writing side.
@@ -106,7 +126,20 @@ pub trait Rows: Send + Sync {
 pub trait RowStore: Rows {
     /// Keeps what these changes left, never going back: a write whose sequence number is not above the stored one of
     /// the same shard is ignored. A row that is gone is remembered as gone, with its sequence number.
-    async fn keep(&self, tenure: &Tenure, writes: &[RowWrite]) -> Result<Fenced>;
+    async fn keep(&self, tenure: &Tenure, writes: &[RowWrite<'_>]) -> Result<Fenced>;
+
+    /// Keeps a partition's static cells under the same rule. `partition` is the canonical partition part of its row
+    /// keys; `None`: no static cell is left.
+    async fn keep_statics(
+        &self,
+        tenure: &Tenure,
+        partition: &str,
+        sequence_number: &SequenceNumber,
+        statics: Option<&Row>,
+    ) -> Result<Fenced>;
+
+    /// A partition's static cells; `None` where there are none.
+    async fn read_statics(&self, partition: &str) -> Result<Option<Row>>;
 }
 
 /// Dead letters.

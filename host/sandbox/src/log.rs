@@ -1,0 +1,154 @@
+//! What a guest says: capped, sent to the host's log, and its last words kept for the reason of a trap.
+//!
+//! A plugin's words are row data. The log gets their length and where they came from; the words themselves only where
+//! the operator asked for them.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A longer line is cut at a character boundary.
+const LINE_BYTES_MAX: usize = 1024;
+/// Further lines of the same call are counted, and said to be dropped.
+const LINES_PER_CALL_MAX: u32 = 100;
+/// How much of what a guest said last is joined to the reason of its trap.
+const LAST_WORDS_BYTES_MAX: usize = 4096;
+
+/// Where a line came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Stdout,
+    Stderr,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        })
+    }
+}
+
+/// One instance's log; clones share it.
+#[derive(Clone)]
+pub(crate) struct PluginLog(Arc<Mutex<Inner>>);
+
+struct Inner {
+    plugin: String,
+    with_text: bool,
+    lines: u32,
+    last_words: VecDeque<u8>,
+}
+
+impl PluginLog {
+    pub(crate) fn new(plugin: &str, with_text: bool) -> Self {
+        Self(Arc::new(Mutex::new(Inner {
+            plugin: plugin.to_owned(),
+            with_text,
+            lines: 0,
+            last_words: VecDeque::new(),
+        })))
+    }
+
+    /// Forgets the last call.
+    pub(crate) fn begin_call(&self) {
+        let mut inner = self.lock();
+        inner.lines = 0;
+        inner.last_words.clear();
+    }
+
+    /// Takes a line from `log`, or a piece written to standard output or standard error.
+    pub(crate) fn line(&self, source: Source, text: &str) {
+        let mut inner = self.lock();
+        if matches!(source, Source::Error | Source::Stdout | Source::Stderr) {
+            inner.remember(text.as_bytes(), source == Source::Error);
+        }
+        inner.lines = inner.lines.saturating_add(1);
+        if inner.lines <= LINES_PER_CALL_MAX {
+            emit(&inner.plugin, inner.with_text, source, text);
+        } else if inner.lines == LINES_PER_CALL_MAX + 1 {
+            tracing::warn!(
+                target: "plugin",
+                plugin = inner.plugin,
+                lines_max = LINES_PER_CALL_MAX,
+                "plugin says more than it may in one call: dropping the rest"
+            );
+        }
+    }
+
+    /// What the guest said last in this call: its error lines, standard output and standard error.
+    pub(crate) fn last_words(&self) -> String {
+        let inner = self.lock();
+        let (front, back) = inner.last_words.as_slices();
+        String::from_utf8_lossy(&[front, back].concat()).trim().to_owned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn remember(&mut self, bytes: &[u8], whole_line: bool) {
+        let tail = &bytes[bytes.len().saturating_sub(LAST_WORDS_BYTES_MAX)..];
+        self.last_words.extend(tail);
+        if whole_line {
+            self.last_words.push_back(b'\n');
+        }
+        let excess = self.last_words.len().saturating_sub(LAST_WORDS_BYTES_MAX);
+        self.last_words.drain(..excess);
+    }
+}
+
+fn emit(plugin: &str, with_text: bool, source: Source, text: &str) {
+    let said = with_text.then(|| keyvector_core::letter::scrub_reason(cut(text)));
+    // The macros take their level as a constant.
+    macro_rules! event {
+        ($level:ident) => {
+            tracing::$level!(target: "plugin", plugin, %source, bytes = text.len(), said, "plugin wrote a line")
+        };
+    }
+    match source {
+        Source::Error => event!(error),
+        Source::Warn => event!(warn),
+        Source::Info | Source::Stdout | Source::Stderr => event!(info),
+        Source::Debug => event!(debug),
+    }
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LINE_BYTES_MAX)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_words_are_the_last_and_bounded() {
+        let log = PluginLog::new("p", false);
+        log.line(Source::Info, "not an error");
+        log.line(Source::Error, "first");
+        log.line(Source::Stderr, "second\n");
+        assert_eq!(log.last_words(), "first\nsecond");
+        log.line(Source::Stderr, &"x".repeat(10_000));
+        assert_eq!(log.last_words(), "x".repeat(LAST_WORDS_BYTES_MAX));
+        log.begin_call();
+        assert_eq!(log.last_words(), "");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_at_a_character() {
+        let line = format!("{}é", "a".repeat(LINE_BYTES_MAX - 1));
+        assert_eq!(cut(&line).len(), LINE_BYTES_MAX - 1);
+    }
+}

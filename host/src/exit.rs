@@ -1,0 +1,115 @@
+//! How the process ends: an exit code, and one or two lines that say what failed and what to do next.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Exit codes. 0 is done, 2 is wrong usage (clap's), the rest are here; `--help` lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Anything without a code of its own.
+    Failed = 1,
+    /// Dead letters are left.
+    LettersLeft = 3,
+    /// The configuration is wrong or does not fit what is stored.
+    BadConfig = 64,
+    /// An endpoint, a file or a store cannot be reached.
+    Unreachable = 69,
+    /// The plugin is broken.
+    PluginBroken = 75,
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code as u8)
+    }
+}
+
+/// An error for the terminal: what failed on what, the exit code, and the next step if there is one.
+#[derive(Debug)]
+pub struct Failure {
+    pub code: Code,
+    pub message: String,
+    /// A command or an edit that helps.
+    pub next: Option<String>,
+}
+
+impl Failure {
+    pub fn new(code: Code, message: impl fmt::Display) -> Self {
+        Self { code, message: message.to_string(), next: None }
+    }
+
+    pub fn next(mut self, step: impl Into<String>) -> Self {
+        self.next = Some(step.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Gives an error its exit code.
+pub trait WithCode<T> {
+    fn code(self, code: Code) -> Result<T, Failure>;
+}
+
+impl<T, E: fmt::Display> WithCode<T> for Result<T, E> {
+    fn code(self, code: Code) -> Result<T, Failure> {
+        // `{:#}` is an anyhow error with all its causes in one line.
+        self.map_err(|error| Failure::new(code, format!("{error:#}")))
+    }
+}
+
+/// Prints an error for people on standard error and gives the exit code: that of the [`Failure`] in its chain, else 1.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    let (text, code) = describe(error);
+    eprintln!("{text}");
+    code.into()
+}
+
+fn describe(error: &anyhow::Error) -> (String, Code) {
+    let failure = error.chain().find_map(|cause| cause.downcast_ref::<Failure>());
+    let mut text = format!("error: {}", one_line(&format!("{error:#}")));
+    if let Some(next) = failure.and_then(|failure| failure.next.as_deref()) {
+        text.push_str("\nnext:  ");
+        text.push_str(&one_line(next));
+    }
+    (text, failure.map_or(Code::Failed, |failure| failure.code))
+}
+
+/// An error is one line, whatever a library or a plugin put into it, and cannot steer the terminal.
+fn one_line(text: &str) -> String {
+    text.split('\n')
+        .map(|line| line.trim().chars().filter(|character| !character.is_control()).collect::<String>())
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_keeps_its_code_and_next_step_under_context() {
+        let failure = Failure::new(Code::PluginBroken, "movies.wasm traps")
+            .next("keyvector-host plugin inspect movies.wasm");
+        let error = anyhow::Error::new(failure).context("start the table films");
+        let (text, code) = describe(&error);
+        assert_eq!(code, Code::PluginBroken);
+        assert_eq!(
+            text,
+            "error: start the table films: movies.wasm traps\nnext:  keyvector-host plugin inspect movies.wasm"
+        );
+    }
+
+    #[test]
+    fn other_errors_are_1_and_one_line() {
+        let (text, code) = describe(&anyhow::anyhow!("first\n  second\u{1b}[31m\n"));
+        assert_eq!((text.as_str(), code), ("error: first; second[31m", Code::Failed));
+    }
+}

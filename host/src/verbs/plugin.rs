@@ -1,0 +1,104 @@
+//! `plugin inspect`: what a plugin file is.
+
+use std::path::Path;
+
+use anyhow::Result;
+use keyvector_core::document::{MetadataKey, MetadataType};
+use keyvector_sandbox::{Engine, EngineConfig, LocalModel, Role, TablePlugin};
+use serde_json::{Value, json};
+
+use super::show;
+use crate::cli::Options;
+use crate::config::{Config, Given, PluginRef, Setting, SettingValue};
+use crate::exit::{Code, Failure};
+use crate::shipped;
+
+pub(super) fn inspect(options: &Options, file: &str, as_program: bool) -> Result<()> {
+    let wanted =
+        PluginRef::parse(file, Path::new("")).map_err(|reason| Failure::new(Code::BadConfig, reason))?;
+    let found = shipped::find_plugin(&wanted)?;
+    let engine = Engine::new(EngineConfig::default()).map_err(|error| Failure::new(Code::Failed, error))?;
+    let plugin =
+        engine.load(&found.name, &found.bytes).map_err(|error| Failure::new(Code::BadConfig, error))?;
+    let config = plugin_config(options)?;
+
+    let mut parts = serde_json::Map::new();
+    let mut add = |name: &str, value: Value| parts.insert(name.to_owned(), value);
+    add("name", plugin.name().into());
+    add("shipped", found.shipped.into());
+    add("sha256", plugin.digest().into());
+    add("bytes", plugin.size_bytes().into());
+    add("roles", plugin.roles().iter().map(|role| role.as_str()).collect());
+    add("imports", plugin.imports().into());
+    add("memory_bytes_max", plugin.memory_bytes_max().into());
+    if plugin.roles().contains(&Role::Table) {
+        match TablePlugin::describe(&plugin, &config) {
+            Ok(info) => {
+                add("reads", info.reads.into());
+                add("metadata", info.metadata.iter().map(metadata_key).collect());
+            }
+            // Most often it needs a configuration, which inspect does not have.
+            Err(error) => {
+                add("not_described", error.to_string().into());
+            }
+        }
+    }
+    if plugin.roles().contains(&Role::LocalModel) {
+        match LocalModel::open(&plugin, &config) {
+            Ok((_, info)) => {
+                add("identity", info.identity.into());
+                add("dimension", info.dimension.into());
+                add("metric", info.metric.as_str().into());
+            }
+            Err(error) => {
+                add("not_opened", error.to_string().into());
+            }
+        }
+    }
+    if as_program {
+        show::line(Value::Object(parts))?;
+        return Ok(());
+    }
+    let mut shown = show::table([]);
+    for (name, value) in &parts {
+        shown.add_row([name.replace('_', " "), plain(value)]);
+    }
+    show::line(show::trimmed(&shown))?;
+    Ok(())
+}
+
+/// What `--set table.plugin_config.…` says, else nothing.
+fn plugin_config(options: &Options) -> Result<String, Failure> {
+    let mut settings = options.given().settings;
+    settings.retain(|setting| setting.path.starts_with("table."));
+    // A whole configuration is read, so that what is said is checked as elsewhere; the rest of it is not used.
+    for (path, value) in [("table.plugin", "inspected"), ("table.source.file", "none.jsonl")] {
+        settings.push(Setting::new("--set", path, SettingValue::Text(value.to_owned())));
+    }
+    let config = Config::from_flags(&Given { file: None, settings })?;
+    Ok(Value::Object(config.table.plugin_config).to_string())
+}
+
+fn metadata_key(key: &MetadataKey) -> Value {
+    let value_type = match key.value_type {
+        MetadataType::Text => "text",
+        MetadataType::Number => "number",
+        MetadataType::Boolean => "boolean",
+        MetadataType::TextList => "text-list",
+        MetadataType::NumberList => "number-list",
+    };
+    json!({ "name": key.name, "type": value_type, "filterable": key.filterable })
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(values) if values.is_empty() => "none".to_owned(),
+        Value::Array(values) => values.iter().map(plain).collect::<Vec<_>>().join("\n"),
+        Value::Object(entries) => match (&entries["name"], &entries["type"], &entries["filterable"]) {
+            (name, value_type, Value::Bool(true)) => format!("{} ({})", plain(name), plain(value_type)),
+            (name, value_type, _) => format!("{} ({}, not filterable)", plain(name), plain(value_type)),
+        },
+        other => other.to_string(),
+    }
+}

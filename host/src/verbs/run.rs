@@ -1,0 +1,179 @@
+//! Without a verb: follows the table until it is stopped, or until everything is done.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use keyvector_core::letter::LetterFilter;
+use keyvector_sandbox::Engine;
+use keyvector_store::Store;
+use tokio_util::sync::CancellationToken;
+
+use super::{dlq, port_failure, remember, typed};
+use crate::app::{self, Access};
+use crate::cli::Cli;
+use crate::config::Config;
+use crate::counters::{Counted, Counters};
+use crate::exit::{Code, Failure};
+use crate::progress::{self, Progress};
+use crate::shipped;
+use crate::table::Table;
+use crate::worker::{Outcome, Stop};
+
+/// A table that was followed.
+pub(super) struct Followed {
+    pub(super) table: Arc<Table>,
+    pub(super) counted: Counted,
+    pub(super) took: Duration,
+    /// Whether somebody asked for the end.
+    pub(super) stopped: bool,
+}
+
+pub(super) async fn run(config: &Config, cli: &Cli) -> Result<()> {
+    let store = prepare(config).await?;
+    let followed = follow(config, &store, cli, cli.run.until_drained).await?;
+    let done = if followed.stopped { "stopped" } else { "drained" };
+    eprintln!("{done:<8} {}", summary(&followed.counted));
+    if cli.run.strict {
+        let filter = LetterFilter { table: Some(config.table.name.clone()), ..Default::default() };
+        let left = followed
+            .table
+            .letters
+            .list(&filter)
+            .await
+            .map_err(|error| port_failure("list dead letters", error))?;
+        if !left.is_empty() {
+            return Err(dlq::letters_left(left.len()).into());
+        }
+    }
+    Ok(())
+}
+
+/// Writes the film table out where it is what is followed, and opens the store.
+async fn prepare(config: &Config) -> Result<Store, Failure> {
+    if config.table.source.shipped {
+        refuse_foreign_movies(config)?;
+        shipped::write_films(&config.table.source)?;
+    }
+    let file = &config.table.source.file;
+    if !file.exists() {
+        return Err(Failure::new(
+            Code::Unreachable,
+            format!("there is no file {} to follow", typed(file).display()),
+        )
+        .next("name another with --source, or in [table.source]"));
+    }
+    app::open_store(&config.store, true)
+}
+
+/// A plugin of one's own that happens to be called movies is not the one for the film table.
+fn refuse_foreign_movies(config: &Config) -> Result<(), Failure> {
+    let found = shipped::find_plugin(&config.table.plugin)?;
+    if shipped::is_shipped(&found, "movies") {
+        return Ok(());
+    }
+    let message = format!("{} is not the shipped movies plugin, and names no source to follow", found.name);
+    Err(Failure::new(Code::BadConfig, message).next("name one with --source FILE, or keyvector-host init"))
+}
+
+/// Follows the table with progress on a terminal, until it ends by itself or a signal ends it.
+pub(super) async fn follow(
+    config: &Config,
+    store: &Store,
+    cli: &Cli,
+    until_drained: bool,
+) -> Result<Followed, Failure> {
+    let engine: Engine = app::engine(config)?;
+    let table = app::open_table(config, &engine, store, Access::Follow).await?;
+    let source = app::open_source(config, &table.schema)?;
+    remember(store, config).await?;
+
+    let counters = Arc::new(Counters::default());
+    let stop = Stop::default();
+    let shown = progress::wanted(cli.output.no_progress);
+    let watching = tokio::spawn(watch(config.table.name.clone(), counters.clone(), stop.clone(), shown));
+    let signals = tokio::spawn(stop_on_signals(stop.clone()));
+    if !until_drained && std::io::stderr().is_terminal() {
+        eprintln!("following {}; stop with Ctrl-C", typed(&config.table.source.file).display());
+    }
+    let started = Instant::now();
+    let outcome = app::follow(config, &table, &source, &counters, &stop, until_drained).await;
+    let took = started.elapsed();
+    watching.abort();
+    signals.abort();
+    // The bar is gone once the task that holds it is.
+    watching.await.ok();
+    let stopped = match outcome? {
+        Outcome::Drained => false,
+        Outcome::Stopped | Outcome::LeaseLost => true,
+        Outcome::Halted(reason) => {
+            let message =
+                format!("table {} is halted, nothing of it was dead-lettered: {reason}", config.table.name);
+            return Err(Failure::new(Code::PluginBroken, message)
+                .next("mend the plugin or the rows, then keyvector-host resume and start again"));
+        }
+    };
+    Ok(Followed { table, counted: counters.read(), took, stopped })
+}
+
+/// What was done, in the words of the closing line.
+pub(super) fn summary(counted: &Counted) -> String {
+    format!(
+        "embedded {} · metadata only {} · deleted {} · nothing {} · dead letters {}",
+        counted.embedded, counted.metadata_only, counted.deleted, counted.nothing, counted.dead_letters
+    )
+}
+
+const WATCH_EVERY: Duration = Duration::from_millis(100);
+
+/// Moves the bar. Ends by being aborted.
+async fn watch(table: String, counters: Arc<Counters>, stop: Stop, shown: bool) {
+    let bar = Progress::new(&table, shown);
+    let mut told_waiting = false;
+    loop {
+        let counted = counters.read();
+        let note = match (stop.soon.is_cancelled(), counted.waiting, counted.reached_tip) {
+            (true, ..) => "stopping",
+            (_, true, _) => "waiting at a row that fails",
+            (_, _, true) => "following",
+            (_, _, false) => "catching up",
+        };
+        if let Some(source) = counters.source() {
+            bar.at(
+                source.bytes_read(),
+                source.bytes_total(),
+                &format!("{} changes, {note}", counted.records),
+            );
+        }
+        if counted.waiting && !told_waiting {
+            tracing::warn!(table, "a row cannot be indexed, and there is no queue for it: the stream waits");
+        }
+        told_waiting = counted.waiting;
+        tokio::time::sleep(WATCH_EVERY).await;
+    }
+}
+
+/// The first signal asks for an end, a second one leaves off at once.
+async fn stop_on_signals(stop: Stop) {
+    for token in [&stop.soon, &stop.now] {
+        signal(token).await;
+    }
+}
+
+async fn signal(token: &CancellationToken) {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+        }
+        // Without SIGTERM there is still Ctrl-C.
+        Err(_) => {
+            tokio::signal::ctrl_c().await.ok();
+        }
+    }
+    token.cancel();
+}

@@ -1,0 +1,191 @@
+//! Rows that failed: whether they are to blame, or the plugin is, and what becomes of their letters.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use keyvector_core::change::SequenceNumber;
+use keyvector_core::document::FailureClass;
+use keyvector_core::fingerprint::hash_name;
+use keyvector_core::letter::Letter;
+use keyvector_core::poison::Verdict;
+
+use super::sort::letter;
+use super::{Interrupt, Outcome, RowOutcome, Step, Worker};
+use crate::clock;
+use crate::embed::{PROBE_TEXT, Purpose};
+use crate::render::{AfterDocument, render_row};
+use crate::state::{self, Halt};
+use crate::table::DeadLetterPolicy;
+
+/// So many known rows are tried to tell whether a plugin still works.
+const KNOWN_ROWS_TRIED: usize = 20;
+const WAIT_FIRST: Duration = Duration::from_secs(1);
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+impl Worker {
+    /// Where the user wants no dead letters, the shard waits here until every row of the batch can be indexed.
+    pub(super) async fn wait_without_queue(
+        &self,
+        mut outcomes: Vec<RowOutcome>,
+        unreadable: &[Letter],
+    ) -> Step<Vec<RowOutcome>> {
+        if self.table.policy.dead_letters == DeadLetterPolicy::Store {
+            return Ok(outcomes);
+        }
+        let mut pause = WAIT_FIRST;
+        loop {
+            let (failed, good): (Vec<_>, Vec<_>) =
+                outcomes.into_iter().partition(|outcome| outcome.failure.is_some());
+            outcomes = good;
+            if failed.is_empty() && unreadable.is_empty() {
+                self.counters.waiting(false);
+                return Ok(outcomes);
+            }
+            self.counters.waiting(true);
+            let class = failed.iter().filter_map(|row| row.failure.as_ref()).map(|failure| failure.class);
+            let class = class.chain(unreadable.iter().map(|letter| letter.class)).next();
+            tracing::error!(
+                shard_id = self.shard_id,
+                rows = failed.len() + unreadable.len(),
+                class = class.map_or("", FailureClass::as_str),
+                place = unreadable.first().map_or("", |letter| letter.place.as_str()),
+                "the shard waits for a row that cannot be indexed, since dead_letters = \"none\""
+            );
+            tokio::select! {
+                () = self.stop.now.cancelled() => return Err(Interrupt::Outcome(Outcome::Stopped)),
+                () = self.stop.soon.cancelled() => return Err(Interrupt::Outcome(Outcome::Stopped)),
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(WAIT_MAX),
+            }
+            let changes = failed.into_iter().map(|outcome| outcome.change).collect();
+            outcomes.extend(self.apply(changes, true).await?);
+        }
+    }
+
+    /// Dead-letters the rows that failed, once it is clear that they, and not the plugin or model, are to blame.
+    pub(super) async fn set_aside(
+        &mut self,
+        outcomes: Vec<RowOutcome>,
+        unreadable: Vec<Letter>,
+        too_long: Vec<Letter>,
+    ) -> Step<()> {
+        if self.table.policy.dead_letters == DeadLetterPolicy::None {
+            return Ok(());
+        }
+        self.write_letters(&too_long).await?;
+        for (key_hash, letter) in self.in_order(outcomes, unreadable) {
+            self.guard.saw(key_hash, letter.is_some());
+            self.held.extend(letter);
+        }
+        self.settle_letters().await
+    }
+
+    /// Each tried row's key and, where it failed, its letter, in the shard's order.
+    fn in_order(&self, outcomes: Vec<RowOutcome>, unreadable: Vec<Letter>) -> Vec<(u64, Option<Letter>)> {
+        let mut rows: Vec<(SequenceNumber, u64, Option<Letter>)> = outcomes
+            .into_iter()
+            .filter(|outcome| outcome.tried || outcome.failure.is_some())
+            .map(|RowOutcome { change, failure, .. }| {
+                let number = change.sequence_number;
+                let key_hash = hash_name(change.key.as_str());
+                let letter = failure.map(|failure| {
+                    letter(&self.table, &self.shard_id, Some(change.key), number.clone(), failure)
+                });
+                (number, key_hash, letter)
+            })
+            .collect();
+        if !unreadable.is_empty() {
+            rows.extend(unreadable.into_iter().map(|letter| {
+                (letter.sequence_number.clone(), hash_name(letter.sequence_number.as_str()), Some(letter))
+            }));
+            rows.sort_by(|a, b| a.0.cmp(&b.0));
+        }
+        rows.into_iter().map(|(_, key_hash, letter)| (key_hash, letter)).collect()
+    }
+
+    async fn settle_letters(&mut self) -> Step<()> {
+        let hold = match self.guard.verdict() {
+            Verdict::Release => 0,
+            Verdict::Hold { latest } => (latest as usize).min(self.held.len()),
+            Verdict::Halt => {
+                return Err(Interrupt::Broken(format!(
+                    "{} rows failed in a row ({}): it looks like the plugin or the model, not the rows",
+                    self.held.len(),
+                    self.classes_held()
+                )));
+            }
+        };
+        let release = self.held.len() - hold;
+        self.write_letters(&self.held[..release]).await?;
+        self.held.drain(..release);
+        self.guard.released(u32::try_from(hold).unwrap_or(u32::MAX));
+        Ok(())
+    }
+
+    /// At the tip nothing may come for a long time that tells a bad row from a broken plugin, so rows that were good
+    /// before are tried. `drained`: nothing will come at all.
+    pub(super) async fn settle_held(&mut self, drained: bool) -> Step<()> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        if self.guard.run() != self.proved_at_run || drained {
+            self.proved_at_run = self.guard.run();
+            if self.still_sound().await? {
+                self.guard.proved_sound();
+                self.settle_letters().await?;
+                self.checkpoint_done().await?;
+            }
+        }
+        if drained && !self.held.is_empty() {
+            return Err(Interrupt::Outcome(Outcome::Halted(format!(
+                "all of the last {} rows failed ({}) and no row of table {} can be rendered: nothing was dead-lettered",
+                self.held.len(),
+                self.classes_held(),
+                self.table.name
+            ))));
+        }
+        Ok(())
+    }
+
+    /// Whether plugin and model still work on rows that are not among the failed.
+    async fn still_sound(&self) -> Step<bool> {
+        let needs_plugin = |class: FailureClass| class >= FailureClass::PluginRefused;
+        if !self.held.iter().any(|letter| needs_plugin(letter.class)) {
+            return Ok(true);
+        }
+        let failed: BTreeSet<&str> =
+            self.held.iter().filter_map(|letter| letter.key.as_ref()).map(|key| key.as_str()).collect();
+        let known = self.table.rows.scan(None, failed.len() + KNOWN_ROWS_TRIED, clock::now_ms()).await?;
+        let mut renders = false;
+        for (_, row) in known.iter().filter(|(key, _)| !failed.contains(key.as_str())) {
+            let rendered = render_row(&self.table, row).await?;
+            if !matches!(rendered, AfterDocument::Failed(_)) {
+                renders = true;
+                break;
+            }
+        }
+        let model_failed = self.held.iter().any(|letter| letter.class >= FailureClass::ModelRejected);
+        if !renders || !model_failed {
+            return Ok(renders);
+        }
+        let probe = self.table.embedder.embed(&[PROBE_TEXT], Purpose::Document, &self.stop.now).await;
+        Ok(matches!(probe.as_deref(), Ok([Ok(_)])))
+    }
+
+    /// Stops the table for every host, under this plugin and model. Held letters are not written.
+    pub(super) async fn halt(&self, reason: String) -> Step<Outcome> {
+        let halt = Halt {
+            plugin_digest: self.table.plugin_digest.clone(),
+            model_identity: self.table.embedder.info().identity.clone(),
+            reason: reason.clone(),
+            at_ms: clock::now_ms(),
+        };
+        self.put_state(&state::halt_key(&self.table.name), &state::to_json(&halt)).await?;
+        tracing::error!(table = self.table.name, "the table is halted");
+        Ok(Outcome::Halted(reason))
+    }
+
+    fn classes_held(&self) -> String {
+        let classes: BTreeSet<&str> = self.held.iter().map(|letter| letter.class.as_str()).collect();
+        classes.into_iter().collect::<Vec<_>>().join(", ")
+    }
+}

@@ -1,0 +1,99 @@
+//! Runs the built binary in a folder of its own.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A folder to run in, and an environment.
+pub struct Host {
+    folder: tempfile::TempDir,
+    environment: Vec<(String, String)>,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub struct Done {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Done {
+    /// Standard output of a run that went well.
+    pub fn ok(self) -> String {
+        assert_eq!(self.code, 0, "it failed:\n{}{}", self.stdout, self.stderr);
+        self.stdout
+    }
+}
+
+impl Host {
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), environment: Vec::new() }
+    }
+
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+    }
+
+    /// The command, with no variable of the surroundings that could change what it does.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_keyvector-host"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("KEYVECTOR_") || name == "RUST_LOG" {
+                command.env_remove(name);
+            }
+        }
+        command.args(arguments).current_dir(self.folder.path()).stdin(Stdio::null());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Done {
+        let output = self.command(arguments).output().unwrap();
+        Done {
+            code: output.status.code().expect("it was not killed"),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Follows the film table to its end.
+    pub fn with_films() -> Self {
+        needs_plugins();
+        let host = Self::new();
+        host.run(&["--plugin", "movies", "--until-drained"]).ok();
+        host
+    }
+}
+
+/// A file of the film table in the project.
+pub fn films(name: &str) -> &'static str {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins/movies/data");
+    String::leak(folder.join(name).canonicalize().expect("the film table is there").display().to_string())
+}
+
+/// These tests need a binary that carries the shipped plugins.
+pub fn needs_plugins() {
+    let names = keyvector_host::shipped::plugin_names();
+    assert!(
+        names == ["columns", "movies", "static"],
+        "this build carries {names:?}: run `cargo xtask plugins`, then test again"
+    );
+}
+
+/// JSON lines of standard output.
+pub fn json_lines(text: &str) -> Vec<serde_json::Value> {
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}")))
+        .collect()
+}

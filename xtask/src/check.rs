@@ -1,0 +1,45 @@
+//! Formatting, lints and dependency rules, in each workspace.
+
+use anyhow::{Result, bail};
+
+use crate::{root, step};
+
+const CARGO_DENY: &str = "cargo install cargo-deny --locked --version 0.20.2";
+
+pub(crate) fn run(no_skip: bool) -> Result<()> {
+    let folders = ["", "plugins"].map(|folder| root().join(folder));
+    for folder in &folders {
+        let mut fmt = step::cargo(folder);
+        fmt.args(["fmt", "--check"]);
+        step::run(fmt)?;
+    }
+    for folder in &folders {
+        let mut clippy = step::cargo(folder);
+        clippy.args([
+            "clippy",
+            "--release",
+            "--locked",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ]);
+        step::run(clippy)?;
+    }
+    if step::find_program("cargo-deny").is_none() {
+        if no_skip {
+            bail!("cargo-deny is not installed: {CARGO_DENY}");
+        }
+        eprintln!("skipped: dependency rules (to check them: {CARGO_DENY})");
+        return Ok(());
+    }
+    for folder in &folders {
+        let mut deny = step::cargo(folder);
+        deny.args(["deny", "--all-features", "--locked", "--config"]).arg(root().join("deny.toml"));
+        // `advisories` is left out: it needs the network, and fails on a day when nothing here has changed.
+        deny.args(["check", "bans", "licenses", "sources"]);
+        step::run(deny)?;
+    }
+    Ok(())
+}
