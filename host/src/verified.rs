@@ -146,6 +146,7 @@ async fn write_once(
         created_at_ms: None,
         before: Before::Unknown,
         after: None,
+        position: 0,
         changes: 1,
         replicated: false,
     };

@@ -193,13 +193,13 @@ impl Worker {
             return Ok(());
         }
         let records = batch.records.len();
-        let Sorted { changes, unreadable, too_long, partitions } = sort(&self.table, &self.shard_id, batch.records);
+        let Sorted { changes, places, unreadable, too_long, partitions } = sort(&self.table, &self.shard_id, batch.records);
         self.counters.partitions(partitions.len());
         self.record_partitions(&partitions).await?;
         self.keep_rows(&changes).await?;
         let outcomes = self.apply(collapse(changes), !self.reached_tip).await?;
         let outcomes = self.wait_without_queue(outcomes, &unreadable).await?;
-        self.set_aside(outcomes, unreadable, too_long).await?;
+        self.set_aside(outcomes, &places, unreadable, too_long).await?;
         self.checkpoint(batch.position).await?;
         self.counters.records(records);
         Ok(())

@@ -15,6 +15,8 @@ pub struct NetChange {
     pub before: Before,
     /// `None`: the row is gone.
     pub after: Option<Row>,
+    /// Where the last change stood among the changes that were collapsed.
+    pub position: usize,
     /// How many changes were folded, at least 1. Above 1 the index may hold a state from their middle, left by a crash
     /// or by a batch that was cut elsewhere.
     pub changes: u32,
@@ -29,34 +31,32 @@ pub fn collapse(changes: Vec<Change>) -> Vec<NetChange> {
     // Stable: changes of one row stay in the shard's order.
     by_key.sort_by(|(_, a), (_, b)| a.key.cmp(&b.key));
 
-    let mut net: Vec<(usize, NetChange)> = Vec::with_capacity(by_key.len());
+    let mut net: Vec<NetChange> = Vec::with_capacity(by_key.len());
     for (position, change) in by_key {
         let replicated = change.origin == Origin::Replication;
         match net.last_mut() {
-            Some((last, folded)) if folded.key == change.key => {
-                *last = position;
+            Some(folded) if folded.key == change.key => {
+                folded.position = position;
                 folded.sequence_number = change.sequence_number;
                 folded.created_at_ms = change.created_at_ms;
                 folded.after = change.after;
                 folded.changes += 1;
                 folded.replicated |= replicated;
             }
-            _ => net.push((
+            _ => net.push(NetChange {
+                key: change.key,
+                sequence_number: change.sequence_number,
+                created_at_ms: change.created_at_ms,
+                before: change.before,
+                after: change.after,
                 position,
-                NetChange {
-                    key: change.key,
-                    sequence_number: change.sequence_number,
-                    created_at_ms: change.created_at_ms,
-                    before: change.before,
-                    after: change.after,
-                    changes: 1,
-                    replicated,
-                },
-            )),
+                changes: 1,
+                replicated,
+            }),
         }
     }
-    net.sort_by_key(|&(position, _)| position);
-    net.into_iter().map(|(_, change)| change).collect()
+    net.sort_by_key(|change| change.position);
+    net
 }
 
 #[cfg(test)]

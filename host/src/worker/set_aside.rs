@@ -9,7 +9,7 @@ use keyvector_core::fingerprint::hash_name;
 use keyvector_core::letter::Letter;
 use keyvector_core::poison::Verdict;
 
-use super::sort::letter;
+use super::sort::{Places, letter};
 use super::{Interrupt, Outcome, RowOutcome, Step, Worker};
 use crate::clock;
 use crate::embed::{PROBE_TEXT, Purpose};
@@ -65,6 +65,7 @@ impl Worker {
     pub(super) async fn set_aside(
         &mut self,
         outcomes: Vec<RowOutcome>,
+        places: &Places,
         unreadable: Vec<Letter>,
         too_long: Vec<Letter>,
     ) -> Step<()> {
@@ -72,7 +73,7 @@ impl Worker {
             return Ok(());
         }
         self.write_letters(&too_long).await?;
-        for (key_hash, letter) in self.in_order(outcomes, unreadable) {
+        for (key_hash, letter) in self.in_order(outcomes, places, unreadable) {
             self.guard.saw(key_hash, letter.is_some());
             self.held.extend(letter);
         }
@@ -80,7 +81,12 @@ impl Worker {
     }
 
     /// Each tried row's key and, where it failed, its letter, in the shard's order.
-    fn in_order(&self, outcomes: Vec<RowOutcome>, unreadable: Vec<Letter>) -> Vec<(u64, Option<Letter>)> {
+    fn in_order(
+        &self,
+        outcomes: Vec<RowOutcome>,
+        places: &Places,
+        unreadable: Vec<Letter>,
+    ) -> Vec<(u64, Option<Letter>)> {
         let mut rows: Vec<(SequenceNumber, u64, Option<Letter>)> = outcomes
             .into_iter()
             .filter(|outcome| outcome.tried || outcome.failure.is_some())
@@ -88,7 +94,8 @@ impl Worker {
                 let number = change.sequence_number;
                 let key_hash = hash_name(change.key.as_str());
                 let letter = failure.map(|failure| {
-                    letter(&self.table, &self.shard_id, Some(change.key), number.clone(), failure)
+                    let place = places.name(change.position, &self.shard_id, &number);
+                    letter(&self.table, &self.shard_id, place, Some(change.key), number.clone(), failure)
                 });
                 (number, key_hash, letter)
             })
@@ -137,7 +144,7 @@ impl Worker {
         }
         if drained && !self.held.is_empty() {
             return Err(Interrupt::Outcome(Outcome::Halted(format!(
-                "all of the last {} rows failed ({}) and no row of table {} can be rendered: nothing was dead-lettered",
+                "the last {} rows failed ({}), and plugin or model fail on known rows of table {} too",
                 self.held.len(),
                 self.classes_held(),
                 self.table.name
@@ -146,29 +153,31 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether plugin and model still work on rows that are not among the failed.
+    /// Whether plugin and model, as far as held letters blame them, still work on something that is known to be good.
     async fn still_sound(&self) -> Step<bool> {
-        let needs_plugin = |class: FailureClass| class >= FailureClass::PluginRefused;
-        if !self.held.iter().any(|letter| needs_plugin(letter.class)) {
-            return Ok(true);
+        let blamed = |from: FailureClass, to: FailureClass| {
+            self.held.iter().any(|letter| (from..=to).contains(&letter.class))
+        };
+        if blamed(FailureClass::PluginRefused, FailureClass::PluginOutput) && !self.renders_a_known_row().await? {
+            return Ok(false);
         }
+        if blamed(FailureClass::ModelRejected, FailureClass::ModelFailed) {
+            let probe = self.table.embedder.embed(&[PROBE_TEXT], Purpose::Document, &self.stop.now).await;
+            return Ok(matches!(probe.as_deref(), Ok([Ok(_)])));
+        }
+        Ok(true)
+    }
+
+    async fn renders_a_known_row(&self) -> Step<bool> {
         let failed: BTreeSet<&str> =
             self.held.iter().filter_map(|letter| letter.key.as_ref()).map(|key| key.as_str()).collect();
         let known = self.table.rows.scan(None, failed.len() + KNOWN_ROWS_TRIED, clock::now_ms()).await?;
-        let mut renders = false;
         for (_, row) in known.iter().filter(|(key, _)| !failed.contains(key.as_str())) {
-            let rendered = render_row(&self.table, row).await?;
-            if !matches!(rendered, AfterDocument::Failed(_)) {
-                renders = true;
-                break;
+            if !matches!(render_row(&self.table, row).await?, AfterDocument::Failed(_)) {
+                return Ok(true);
             }
         }
-        let model_failed = self.held.iter().any(|letter| letter.class >= FailureClass::ModelRejected);
-        if !renders || !model_failed {
-            return Ok(renders);
-        }
-        let probe = self.table.embedder.embed(&[PROBE_TEXT], Purpose::Document, &self.stop.now).await;
-        Ok(matches!(probe.as_deref(), Ok([Ok(_)])))
+        Ok(false)
     }
 
     /// Stops the table for every host, under this plugin and model. Held letters are not written.
