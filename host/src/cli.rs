@@ -9,19 +9,19 @@ use crate::config::{Given, Setting, SettingValue};
 
 const EXAMPLES: &str = "\
 Examples:
-  keyvector-host demo                           the whole line on a shipped table: no account, no server
-  keyvector-host --plugin movies.wasm           follow the film table until stopped
-  keyvector-host init                           write keyvector.toml for a table of your own
-  keyvector-host query \"a heist that goes wrong\" --filter '{\"year\":{\"$gte\":1990}}'
+  keyvector-host demo                   the whole line on a shipped table
+  keyvector-host --plugin movies.wasm   follow that table until stopped
+  keyvector-host init                   write keyvector.toml for your own
+  keyvector-host query \"a heist that goes wrong\"
 
-Without a verb the host follows its table: configuration from ./keyvector.toml, else from flags, else what
-./keyvector.db remembers.
+Without a verb the host follows its table. Configuration comes from
+./keyvector.toml, else from flags, else from what ./keyvector.db remembers.
 
 Exit codes:
    0  done, drained, stopped, or superseded by a newer revision
    1  failed
    2  wrong usage
-   3  dead letters are left (dlq list --exit-code, --until-drained --strict)
+   3  dead letters left (dlq list --exit-code, --until-drained --strict)
   64  the configuration is wrong, or does not fit what is stored
   69  an endpoint, a file or a store cannot be reached
   75  the plugin is broken";
@@ -29,7 +29,7 @@ Exit codes:
 /// Keeps a vector index true to a Cassandra-style table.
 #[derive(Debug, Parser)]
 #[command(name = "keyvector-host", version, after_help = EXAMPLES, subcommand_help_heading = "Verbs")]
-#[command(subcommand_value_name = "VERB", args_conflicts_with_subcommands = false, max_term_width = 110)]
+#[command(subcommand_value_name = "VERB", max_term_width = 110)]
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Option<Verb>,
@@ -39,6 +39,16 @@ pub struct Cli {
     pub options: Options,
     #[command(flatten)]
     pub output: Output,
+}
+
+impl Cli {
+    /// What is logged where nobody asks: the demo's letters are part of its screen, and no news.
+    pub fn log_filter_default(&self) -> &'static str {
+        match self.verb {
+            Some(Verb::Demo(_)) => "error",
+            _ => "warn",
+        }
+    }
 }
 
 #[derive(Args, Clone, Copy, Debug, Default)]

@@ -7,14 +7,14 @@ use tracing_subscriber::EnvFilter;
 use crate::cli::{LogFormat, Output};
 use crate::exit::{Code, Failure, WithCode};
 
-/// Starts the log. `quiet_default` is the filter where nobody asked for one.
+/// Starts the log; `filter_default` is for where nobody asked for another.
 ///
 /// # Errors
 /// A filter that cannot be read.
-pub fn start(output: &Output) -> Result<(), Failure> {
+pub fn start(output: &Output, filter_default: &str) -> Result<(), Failure> {
     let filter = match (&output.log, output.verbose) {
         (Some(filter), _) => filter.as_str(),
-        (None, 0) => "warn,plugin=warn",
+        (None, 0) => filter_default,
         (None, 1) => "info",
         (None, _) => "info,keyvector_host=debug,keyvector_sandbox=debug,keyvector_store=debug,plugin=debug",
     };

@@ -65,7 +65,7 @@ fn letters_are_listed_shown_replayed_and_dropped() {
     assert_eq!((none.code, none.stdout.as_str()), (0, ""), "{}", none.stderr);
 
     let shown = host.run(&["dlq", "show", &id]).ok();
-    for word in ["plugin-refused", "year", "films.jsonl line", poison["key"].as_str().unwrap()] {
+    for word in ["plugin-refused", "year", "line 330", "films.jsonl", poison["key"].as_str().unwrap()] {
         assert!(shown.contains(word), "{word} is not in\n{shown}");
     }
     let missing = host.run(&["dlq", "show", "999999"]);

@@ -297,6 +297,21 @@ impl World {
         (tenure, seen.checkpoint)
     }
 
+    /// Sets the shard back to its beginning, with everything that was written left in place.
+    pub async fn reset_lease(&self) {
+        let (tenure, _) = self.take_lease("reset").await;
+        let leases = self.store.table_scope("films").leases();
+        assert_eq!(leases.release(&tenure, Some(&Checkpoint::TrimHorizon)).await.unwrap(), Fenced::Written);
+    }
+
+    /// Takes all vectors away, as another writer might.
+    pub async fn lose_vectors(&self) {
+        let (tenure, _) = self.take_lease("loser").await;
+        let keys: Vec<RowKey> = self.index().await.into_keys().map(RowKey::from_stored).collect();
+        let index = self.store.table_scope("films").index("films");
+        assert_eq!(index.delete(&tenure, &keys).await.unwrap(), Fenced::Written);
+    }
+
     pub fn reader(&self, checkpoint: &Checkpoint, seed: u64) -> LinesReader {
         LinesReader {
             schema: self.schema.clone(),
@@ -407,13 +422,22 @@ impl ShardReader for LinesReader {
 
 /// Works these lines through without faults, from wherever the lease stands.
 pub async fn work_through(plugins: &Plugins, world: &World) -> Counted {
+    work_on(plugins, world, |worker| worker).await
+}
+
+/// The same, as a host does that has been at the tip before: it trusts before images.
+pub async fn work_at_tip(plugins: &Plugins, world: &World) -> Counted {
+    work_on(plugins, world, Worker::at_tip).await
+}
+
+async fn work_on(plugins: &Plugins, world: &World, set: impl FnOnce(Worker) -> Worker) -> Counted {
     let keepers = KeeperRuntime::start().unwrap();
     let table = world.table(open_movies(&plugins.movies, &world.schema), plugins.movies.digest(), &Faults::none()).await;
     let (tenure, checkpoint) = world.take_lease("host").await;
     let reader = world.reader(&checkpoint, 1);
     let lease = LeaseKeeper::start(&keepers, table.leases.clone(), tenure, LeaseTimes { failover: HOUR });
     let counters = Arc::new(Counters::default());
-    let worker = Worker::new(table, lease, counters.clone(), &Stop::default());
+    let worker = set(Worker::new(table, lease, counters.clone(), &Stop::default()));
     assert_eq!(worker.run(reader, true).await.unwrap(), Outcome::Drained);
     counters.read()
 }

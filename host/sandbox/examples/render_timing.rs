@@ -66,8 +66,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             let cells = cells.clone();
             let guest_before = table.stats().guest_time;
             let started = Instant::now();
-            runtime.block_on(table.render(batch, cells))?;
+            let rendered = runtime.block_on(table.render(batch, cells))?;
             best_call = best_call.min(started.elapsed());
+            drop(rendered);
             best_guest = best_guest.min(table.stats().guest_time - guest_before);
         }
         let each = |time: Duration| time.as_nanos() / u128::from(batch);

@@ -1,6 +1,7 @@
 //! A row's metadata: JSON read straight into the types that the plugin declared.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 
 use keyvector_core::document::{Metadata, MetadataKey, MetadataType, MetadataValue};
@@ -82,12 +83,15 @@ impl<'de> Visitor<'de> for Object<'_> {
             let Some(&value_type) = self.0.0.get(&name) else {
                 return Err(A::Error::custom(format!("key {name:?} is not declared")));
             };
-            if values.contains_key(&name) || nulls.contains(&name) {
-                return Err(A::Error::custom(format!("key {name:?} comes twice")));
-            }
-            match map.next_value_seed(Value { name: &name, value_type })? {
-                Some(value) => drop(values.insert(name, value)),
-                None => nulls.push(name),
+            let twice = |name| A::Error::custom(format!("key {name:?} comes twice"));
+            let vacant = match values.entry(name) {
+                Entry::Occupied(taken) => return Err(twice(taken.key())),
+                Entry::Vacant(vacant) if nulls.contains(vacant.key()) => return Err(twice(vacant.key())),
+                Entry::Vacant(vacant) => vacant,
+            };
+            match map.next_value_seed(Value { name: vacant.key(), value_type })? {
+                Some(value) => drop(vacant.insert(value)),
+                None => nulls.push(vacant.into_key()),
             }
         }
         Ok(values)

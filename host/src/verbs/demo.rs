@@ -130,7 +130,7 @@ async fn question(table: &Table, text: &str, filter: Option<serde_json::Value>) 
         shown.add_row(query::cells(table, &keys, found));
     }
     for line in show::trimmed(&shown).lines() {
-        show::line(format_args!("        {line}"))?;
+        show::line(format_args!("         {line}"))?;
     }
     Ok(())
 }

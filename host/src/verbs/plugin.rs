@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::show;
 use crate::cli::Options;
-use crate::config::{Config, Given, PluginRef, Setting, SettingValue};
+use crate::config::{Config, Given, PluginRef, Setting, SettingValue, units};
 use crate::exit::{Code, Failure};
 use crate::shipped;
 
@@ -22,15 +22,15 @@ pub(super) fn inspect(options: &Options, file: &str, as_program: bool) -> Result
         engine.load(&found.name, &found.bytes).map_err(|error| Failure::new(Code::BadConfig, error))?;
     let config = plugin_config(options)?;
 
-    let mut parts = serde_json::Map::new();
-    let mut add = |name: &str, value: Value| parts.insert(name.to_owned(), value);
+    let mut parts = Vec::new();
+    let mut add = |name: &'static str, value: Value| parts.push((name, value));
     add("name", plugin.name().into());
     add("shipped", found.shipped.into());
     add("sha256", plugin.digest().into());
-    add("bytes", plugin.size_bytes().into());
+    add("size_bytes", plugin.size_bytes().into());
     add("roles", plugin.roles().iter().map(|role| role.as_str()).collect());
     add("imports", plugin.imports().into());
-    add("memory_bytes_max", plugin.memory_bytes_max().into());
+    add("memory_bytes", plugin.memory_bytes_max().into());
     if plugin.roles().contains(&Role::Table) {
         match TablePlugin::describe(&plugin, &config) {
             Ok(info) => {
@@ -38,9 +38,7 @@ pub(super) fn inspect(options: &Options, file: &str, as_program: bool) -> Result
                 add("metadata", info.metadata.iter().map(metadata_key).collect());
             }
             // Most often it needs a configuration, which inspect does not have.
-            Err(error) => {
-                add("not_described", error.to_string().into());
-            }
+            Err(error) => add("not_described", error.to_string().into()),
         }
     }
     if plugin.roles().contains(&Role::LocalModel) {
@@ -50,18 +48,20 @@ pub(super) fn inspect(options: &Options, file: &str, as_program: bool) -> Result
                 add("dimension", info.dimension.into());
                 add("metric", info.metric.as_str().into());
             }
-            Err(error) => {
-                add("not_opened", error.to_string().into());
-            }
+            Err(error) => add("not_opened", error.to_string().into()),
         }
     }
     if as_program {
-        show::line(Value::Object(parts))?;
+        show::line(parts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Value>())?;
         return Ok(());
     }
     let mut shown = show::table([]);
     for (name, value) in &parts {
-        shown.add_row([name.replace('_', " "), plain(value)]);
+        let value = match value.as_u64() {
+            Some(bytes) if name.contains("bytes") => units::show_size(bytes),
+            _ => plain(value),
+        };
+        shown.add_row([name.replace("_bytes", "").replace('_', " "), value]);
     }
     show::line(show::trimmed(&shown))?;
     Ok(())

@@ -86,7 +86,11 @@ pub(super) async fn follow(
 ) -> Result<Followed, Failure> {
     let engine: Engine = app::engine(config)?;
     let table = app::open_table(config, &engine, store, Access::Follow).await?;
-    let source = app::open_source(config, &table.schema)?;
+    let mut source = app::open_source(config, &table.schema)?;
+    if until_drained {
+        // One look at the end of the file is enough.
+        source.limits.wait = DRAINED_WAIT;
+    }
     remember(store, config).await?;
 
     let counters = Arc::new(Counters::default());
@@ -124,6 +128,9 @@ pub(super) fn summary(counted: &Counted) -> String {
         counted.embedded, counted.metadata_only, counted.deleted, counted.nothing, counted.dead_letters
     )
 }
+
+/// How long the end of the source is looked at before it counts as drained.
+const DRAINED_WAIT: Duration = Duration::from_millis(50);
 
 const WATCH_EVERY: Duration = Duration::from_millis(100);
 

@@ -25,9 +25,11 @@ pub(super) fn table<const N: usize>(header: [&str; N]) -> Table {
     table
 }
 
-/// The lines of a table without the space that fills its last column.
+/// The lines of a table without the space around them. One without a header begins with an empty line otherwise.
 pub(super) fn trimmed(table: &Table) -> String {
-    table.to_string().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    let text = table.to_string();
+    let lines = text.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).trim_end());
+    lines.skip_while(|line| line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 /// Names of the host's own metadata begin so.

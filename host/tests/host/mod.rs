@@ -6,47 +6,47 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// A folder to run in, and an environment.
-pub struct Host {
+pub(crate) struct Host {
     folder: tempfile::TempDir,
     environment: Vec<(String, String)>,
 }
 
 /// A run that has ended.
 #[derive(Debug)]
-pub struct Done {
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Done {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Done {
     /// Standard output of a run that went well.
-    pub fn ok(self) -> String {
+    pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, 0, "it failed:\n{}{}", self.stdout, self.stderr);
         self.stdout
     }
 }
 
 impl Host {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), environment: Vec::new() }
     }
 
-    pub fn env(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
     }
 
     /// The command, with no variable of the surroundings that could change what it does.
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_keyvector-host"));
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("KEYVECTOR_") || name == "RUST_LOG" {
@@ -58,7 +58,7 @@ impl Host {
         command
     }
 
-    pub fn run(&self, arguments: &[&str]) -> Done {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Done {
         let output = self.command(arguments).output().unwrap();
         Done {
             code: output.status.code().expect("it was not killed"),
@@ -68,7 +68,7 @@ impl Host {
     }
 
     /// Follows the film table to its end.
-    pub fn with_films() -> Self {
+    pub(crate) fn with_films() -> Self {
         needs_plugins();
         let host = Self::new();
         host.run(&["--plugin", "movies", "--until-drained"]).ok();
@@ -77,13 +77,13 @@ impl Host {
 }
 
 /// A file of the film table in the project.
-pub fn films(name: &str) -> &'static str {
+pub(crate) fn films(name: &str) -> &'static str {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins/movies/data");
     String::leak(folder.join(name).canonicalize().expect("the film table is there").display().to_string())
 }
 
 /// These tests need a binary that carries the shipped plugins.
-pub fn needs_plugins() {
+pub(crate) fn needs_plugins() {
     let names = keyvector_host::shipped::plugin_names();
     assert!(
         names == ["columns", "movies", "static"],
@@ -92,7 +92,7 @@ pub fn needs_plugins() {
 }
 
 /// JSON lines of standard output.
-pub fn json_lines(text: &str) -> Vec<serde_json::Value> {
+pub(crate) fn json_lines(text: &str) -> Vec<serde_json::Value> {
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}")))
         .collect()

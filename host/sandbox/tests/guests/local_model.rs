@@ -4,11 +4,7 @@ use keyvector_core::document::FailureClass;
 use keyvector_core::index::DistanceMetric;
 use keyvector_sandbox::{Embedded, Limits, LocalModel, OpenError, Purpose, RestartReason};
 
-use crate::{block_on, config, hasty, load, tests_of_modes};
-
-#[path = "../../../../tests/guests/misbehave/src/modes.rs"]
-#[allow(dead_code, reason = "the tables' modes are tested elsewhere")]
-mod modes;
+use crate::{block_on, config, hasty, load, misbehave_modes, tests_of_modes};
 
 const GUEST: &str = "misbehave.wasm";
 
@@ -51,7 +47,7 @@ fn all_fail(mode: &str, part: &str) {
 }
 
 tests_of_modes! {
-    modes::LOCAL_MODEL_MODES;
+    misbehave_modes::LOCAL_MODEL_MODES;
 
     "lengths" lengths |mode| {
         let model = open(mode, Limits::default());

@@ -1,11 +1,16 @@
 //! Runs every guest of `tests/guests` in every one of its modes.
+#![allow(clippy::unwrap_used, reason = "all of it is tests")]
 
 mod load;
 mod local_model;
+#[path = "../../../../tests/guests/misbehave/src/modes.rs"]
+mod misbehave_modes;
 mod remote_model;
 mod start;
 mod table;
 mod wasi;
+#[path = "../../../../tests/guests/wasi-caller/src/modes.rs"]
+mod wasi_modes;
 
 use std::path::PathBuf;
 use std::time::Duration;

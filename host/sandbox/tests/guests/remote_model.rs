@@ -6,11 +6,7 @@ use keyvector_sandbox::{
     RestartReason,
 };
 
-use crate::{block_on, config, load, tests_of_modes};
-
-#[path = "../../../../tests/guests/misbehave/src/modes.rs"]
-#[allow(dead_code, reason = "the other roles' modes are tested elsewhere")]
-mod modes;
+use crate::{block_on, config, load, misbehave_modes, tests_of_modes};
 
 const GUEST: &str = "misbehave.wasm";
 
@@ -29,7 +25,7 @@ fn encode(model: &RemoteModel) -> Result<Vec<u8>, CallFailure> {
 }
 
 tests_of_modes! {
-    modes::REMOTE_MODEL_MODES;
+    misbehave_modes::REMOTE_MODEL_MODES;
 
     "join" join |mode| {
         let plugin = load(GUEST, Limits::default());

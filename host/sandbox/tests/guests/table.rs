@@ -5,13 +5,9 @@ use keyvector_core::schema::ColumnKind;
 use keyvector_sandbox::{ColumnInfo, Limits, OpenError, RestartReason, TablePlugin, push_cell};
 
 use crate::{
-    block_on, config, failure_of, hasty, load, open_table, render, render_in, tests_of_modes, text_column,
-    text_of, texts_of,
+    block_on, config, failure_of, hasty, load, misbehave_modes, open_table, render, render_in,
+    tests_of_modes, text_column, text_of, texts_of,
 };
-
-#[path = "../../../../tests/guests/misbehave/src/modes.rs"]
-#[allow(dead_code, reason = "the models' modes are tested elsewhere")]
-mod modes;
 
 const GUEST: &str = "misbehave.wasm";
 
@@ -54,7 +50,7 @@ fn both_fail(mode: &str, limits: Limits, class: FailureClass, part: &str) {
 }
 
 tests_of_modes! {
-    modes::TABLE_MODES;
+    misbehave_modes::TABLE_MODES;
 
     "echo" echo |mode| {
         let (rendered, stats) = render(mode, Limits::default(), &["one", "zwölf", "skip", "refuse", "\u{a0}\u{200b}", ""]);

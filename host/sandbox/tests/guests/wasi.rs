@@ -5,10 +5,7 @@ use std::time::{Duration, Instant};
 use keyvector_core::document::FailureClass;
 use keyvector_sandbox::Limits;
 
-use crate::{failure_of, load, open_table, render_in, tests_of_modes, texts_of};
-
-#[path = "../../../../tests/guests/wasi-caller/src/modes.rs"]
-mod modes;
+use crate::{failure_of, load, open_table, render_in, tests_of_modes, texts_of, wasi_modes};
 
 const GUEST: &str = "wasi-caller.wasm";
 
@@ -26,7 +23,7 @@ fn fails(mode: &str, parts: &[&str]) {
 }
 
 tests_of_modes! {
-    modes::WASI_MODES;
+    wasi_modes::WASI_MODES;
 
     "look-around" look_around |mode| {
         let seen = || {
