@@ -70,8 +70,9 @@ pub fn read_schema(path: &Path) -> Result<TableSchema, Failure> {
         Failure::new(Code::BadConfig, format!("read the schema {}: {error}", path.display()))
             .next("put the table's CREATE TABLE statement there, or name its file with --schema")
     })?;
-    TableSchema::parse_cql(&text)
-        .map_err(|error| Failure::new(Code::BadConfig, format!("read the schema {}: {error}", path.display())))
+    TableSchema::parse_cql(&text).map_err(|error| {
+        Failure::new(Code::BadConfig, format!("read the schema {}: {error}", path.display()))
+    })
 }
 
 /// A table plugin that was loaded and asked what it does.
@@ -85,31 +86,41 @@ pub struct Described {
 /// Finds, compiles and describes the table's plugin; needs no store.
 pub fn describe_plugin(config: &Config, engine: &Engine) -> Result<Described, Failure> {
     let file = shipped::find_plugin(&config.table.plugin)?;
-    let plugin = engine.load(&file.name, &file.bytes).map_err(|error| Failure::new(Code::BadConfig, error))?;
+    let plugin =
+        engine.load(&file.name, &file.bytes).map_err(|error| Failure::new(Code::BadConfig, error))?;
     let text = serde_json::Value::Object(config.table.plugin_config.clone()).to_string();
     let info = TablePlugin::describe(&plugin, &text).map_err(open_failure)?;
     Ok(Described { plugin, config: text, info })
 }
 
 /// Opens the described plugin for a table. Also gives the positions of the columns that it reads.
-pub fn open_plugin(described: &Described, schema: &TableSchema) -> Result<(TablePlugin, Vec<usize>), Failure> {
+pub fn open_plugin(
+    described: &Described,
+    schema: &TableSchema,
+) -> Result<(TablePlugin, Vec<usize>), Failure> {
     let name = described.plugin.name();
     let mut reads = Vec::with_capacity(described.info.reads.len());
     for column in &described.info.reads {
         let index = schema.column_index(column).ok_or_else(|| {
             let names: Vec<_> = schema.columns.iter().map(|column| column.name.as_str()).collect();
-            Failure::new(Code::BadConfig, format!(
-                "{name} reads a column {column:?} that table {}.{} does not have: it has {}",
-                schema.keyspace,
-                schema.table,
-                names.join(", ")
-            ))
+            Failure::new(
+                Code::BadConfig,
+                format!(
+                    "{name} reads a column {column:?} that table {}.{} does not have: it has {}",
+                    schema.keyspace,
+                    schema.table,
+                    names.join(", ")
+                ),
+            )
         })?;
         if schema.columns[index].kind == ColumnKind::Static {
-            return Err(Failure::new(Code::BadConfig, format!(
-                "{name} reads the static column {column:?}, which this version cannot follow: a static column changes \
+            return Err(Failure::new(
+                Code::BadConfig,
+                format!(
+                    "{name} reads the static column {column:?}, which this version cannot follow: a static column changes \
                  whole partitions, and the table has to be read for that"
-            )));
+                ),
+            ));
         }
         reads.push(index);
     }
@@ -135,7 +146,8 @@ fn open_failure(error: OpenError) -> Failure {
 /// Loads the model's plugin and learns its dimension.
 pub async fn open_model(config: &Config, engine: &Engine) -> Result<Embedder, Failure> {
     let file = shipped::find_plugin(&config.table.index.model)?;
-    let plugin = engine.load(&file.name, &file.bytes).map_err(|error| Failure::new(Code::BadConfig, error))?;
+    let plugin =
+        engine.load(&file.name, &file.bytes).map_err(|error| Failure::new(Code::BadConfig, error))?;
     let text = serde_json::Value::Object(config.table.index.model_config.clone()).to_string();
     let model = LocalModel::open(&plugin, &text).map_err(open_failure)?;
     Embedder::new(Arc::new(model), config.table.max_attempts.get(), config.table.too_long)
@@ -151,7 +163,8 @@ pub fn index_description(
     embedder: &Embedder,
 ) -> IndexDescription {
     let mut non_filterable_keys = vec![FINGERPRINT_KEY.to_owned()];
-    non_filterable_keys.extend(info.metadata.iter().filter(|key| !key.filterable).map(|key| key.name.clone()));
+    non_filterable_keys
+        .extend(info.metadata.iter().filter(|key| !key.filterable).map(|key| key.name.clone()));
     IndexDescription {
         name: config.table.index.name.clone(),
         dimension: embedder.dimension,
@@ -183,14 +196,15 @@ pub async fn open_table(
     } else {
         match index.describe().await.map_err(port_failure)? {
             None => {
-                return Err(Failure::new(Code::BadConfig, format!(
-                    "the store {} has no index {:?} yet",
-                    store.path().display(),
-                    description.name
-                ))
+                return Err(Failure::new(
+                    Code::BadConfig,
+                    format!("the store {} has no index {:?} yet", store.path().display(), description.name),
+                )
                 .next("keyvector-host --until-drained fills it"));
             }
-            Some(stored) if stored != description => index.create(&description).await.map_err(|error| other_index(&error))?,
+            Some(stored) if stored != description => {
+                index.create(&description).await.map_err(|error| other_index(&error))?
+            }
             Some(_) => {}
         }
     }
@@ -232,16 +246,27 @@ fn port_failure(error: port::Error) -> Failure {
 }
 
 /// One revision stands for one plugin and configuration, for as long as the store remembers it.
-async fn refuse_other_rendering(config: &Config, scope: &TableScope, described: &Described) -> Result<(), Failure> {
+async fn refuse_other_rendering(
+    config: &Config,
+    scope: &TableScope,
+    described: &Described,
+) -> Result<(), Failure> {
     let rendering = Rendering {
         revision: config.table.revision,
-        render_id: format!("{:016x}", hash_name(&format!("{}\n{}", described.plugin.digest(), described.config))),
+        render_id: format!(
+            "{:016x}",
+            hash_name(&format!("{}\n{}", described.plugin.digest(), described.config))
+        ),
         plugin: described.plugin.name().to_owned(),
     };
     let key = state::rendering_key(&config.table.name);
     let stored: Option<Rendering> = state::read(&scope.state(), &key).await.map_err(port_failure)?;
     match stored {
-        None => scope.state().put(&key, &state::to_json(&rendering)).await.map_err(port_failure),
+        // Two first starts at once: the slower one compares with what the faster one wrote.
+        None if !scope.state().put_if(&key, None, &state::to_json(&rendering)).await.map_err(port_failure)? => {
+            Box::pin(refuse_other_rendering(config, scope, described)).await
+        }
+        None => Ok(()),
         Some(stored) if stored.revision == rendering.revision && stored.render_id == rendering.render_id => Ok(()),
         Some(stored) if stored.revision == rendering.revision => Err(Failure::new(Code::BadConfig, format!(
             "table {} was rendered by {} under revision {}, and this is another plugin or configuration: its texts may \
@@ -264,7 +289,9 @@ async fn refuse_halted(
     embedder: &Embedder,
 ) -> Result<(), Failure> {
     let key = state::halt_key(&config.table.name);
-    let Some(halt) = state::read::<Halt>(&scope.state(), &key).await.map_err(port_failure)? else { return Ok(()) };
+    let Some(halt) = state::read::<Halt>(&scope.state(), &key).await.map_err(port_failure)? else {
+        return Ok(());
+    };
     if halt.plugin_digest != described.plugin.digest() || halt.model_identity != embedder.info().identity {
         return scope.state().remove(&key).await.map_err(port_failure);
     }
@@ -311,16 +338,19 @@ pub async fn follow(
     let owner = format!("{}-{:08x}", std::process::id(), rand::rng().random::<u32>());
     finish_in_time(stop);
     loop {
-        let taken = lease_keeper::acquire(table.leases.as_ref(), &source.shard_id(), &owner, times, &stop.soon)
-            .await
-            .map_err(port_failure)?;
-        let Some((tenure, checkpoint)) = taken else { return Ok(Outcome::Stopped) };
-        let reader = source.open(&checkpoint).map_err(port_failure)?;
+        let taken =
+            lease_keeper::acquire(table.leases.as_ref(), &source.shard_id(), &owner, times, &stop.soon)
+                .await
+                .map_err(port_failure)?;
+        let Some(taken) = taken else { return Ok(Outcome::Stopped) };
+        let lease = LeaseKeeper::start(&keepers, table.leases.clone(), &taken, times);
+        let reader = source.open(&taken.checkpoint).map_err(port_failure)?;
         counters.reading(reader.progress());
-        let lease = LeaseKeeper::start(&keepers, table.leases.clone(), tenure, times);
-        if checkpoint == Checkpoint::TrimHorizon {
+        if taken.checkpoint == Checkpoint::TrimHorizon {
             // Names the file that is at the path now: one that takes its place is then known to be another.
-            let _: Fenced = lease.checkpoint(reader.position()).await;
+            if lease.checkpoint(reader.position()).await == Fenced::Lost {
+                continue;
+            }
         }
         let worker = Worker::new(table.clone(), lease, counters.clone(), stop);
         match worker.run(reader, until_drained).await.map_err(port_failure)? {

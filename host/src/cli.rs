@@ -18,7 +18,7 @@ Without a verb the host follows its table. Configuration comes from
 ./keyvector.toml, else from flags, else from what ./keyvector.db remembers.
 
 Exit codes:
-   0  done, drained, stopped, or superseded by a newer revision
+   0  done, drained or stopped
    1  failed
    2  wrong usage
    3  dead letters left (dlq list --exit-code, --until-drained --strict)
@@ -340,7 +340,7 @@ pub enum DlqVerb {
     },
     /// Try rows again in their current state; letters of rows that are well are removed
     #[command(after_help = "Example: keyvector-host dlq replay --class plugin-refused")]
-    Replay(DlqPickArgs),
+    Replay(DlqReplayArgs),
     /// Remove letters for good; their rows are not tried again
     Drop(DlqPickArgs),
 }
@@ -382,6 +382,15 @@ pub struct DlqPickArgs {
     pub all: bool,
     #[command(flatten)]
     pub filter: LetterFilterArgs,
+}
+
+#[derive(Args, Debug)]
+pub struct DlqReplayArgs {
+    #[command(flatten)]
+    pub pick: DlqPickArgs,
+    /// Also letters that have only their record: its row is written as it says, though a newer change may have come
+    #[arg(long)]
+    pub force: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -45,7 +45,8 @@ impl Drift {
 /// # Errors
 /// What a port says, or that the plugin is broken (as `Fatal`).
 pub async fn drift(table: &Table) -> port::Result<Drift> {
-    let letters = table.letters.list(&LetterFilter { table: Some(table.name.clone()), ..Default::default() }).await?;
+    let letters =
+        table.letters.list(&LetterFilter { table: Some(table.name.clone()), ..Default::default() }).await?;
     let dead: BTreeSet<String> =
         letters.into_iter().filter_map(|stored| stored.letter.key).map(|key| key.to_string()).collect();
     let mut drift = Drift::default();
@@ -93,6 +94,9 @@ async fn compare(
     let dead = dead.contains(key);
     if matches!(rendered, AfterDocument::Failed(_)) {
         drift.parked += u64::from(stored.is_some());
+        // A row that fails and has no letter has left no trace at all.
+        drift.due += u64::from(!dead);
+        drift.missing += u64::from(!dead);
         return Ok(());
     }
     let AfterDocument::Document(document) = rendered else {

@@ -68,13 +68,14 @@ pub async fn acquire(
     owner: &str,
     times: LeaseTimes,
     stop: &CancellationToken,
-) -> port::Result<Option<(Tenure, Checkpoint)>> {
+) -> port::Result<Option<TakenLease>> {
     let started = Instant::now();
     let mut observer = ExpiryObserver::new();
     let mut told = false;
     loop {
         match try_take(leases, lease_key, owner, times, &mut observer, started).await {
-            Ok(Taken::Yes(tenure, checkpoint)) => return Ok(Some((tenure, checkpoint))),
+            Ok(Taken::Yes(taken)) => return Ok(Some(taken)),
+            Ok(Taken::Created) => continue,
             Ok(Taken::Owned { by }) => {
                 if !told {
                     tracing::info!(lease_key, lease_owner = by, "waiting for a lease that another host owns");
@@ -93,8 +94,18 @@ pub async fn acquire(
     }
 }
 
+/// A lease that was just taken.
+#[derive(Clone, Debug)]
+pub struct TakenLease {
+    pub tenure: Tenure,
+    pub checkpoint: Checkpoint,
+    /// When the take was sent: the lease may expire a fail-over time after that.
+    pub sent: Instant,
+}
+
 enum Taken {
-    Yes(Tenure, Checkpoint),
+    Yes(TakenLease),
+    Created,
     Owned { by: String },
 }
 
@@ -108,12 +119,13 @@ async fn try_take(
 ) -> port::Result<Taken> {
     let Some(seen) = find(leases, lease_key).await? else {
         leases.create(lease_key, &[], &Checkpoint::TrimHorizon).await?;
-        return Ok(Taken::Owned { by: "nobody yet".into() });
+        return Ok(Taken::Created);
     };
+    let sent = Instant::now();
     if observer.may_take(&seen, started.elapsed(), times.failover)
         && let Some(tenure) = leases.take(&seen, owner).await?
     {
-        return Ok(Taken::Yes(tenure, seen.checkpoint));
+        return Ok(Taken::Yes(TakenLease { tenure, checkpoint: seen.checkpoint, sent }));
     }
     Ok(Taken::Owned { by: seen.lease_owner.unwrap_or_else(|| "nobody yet".into()) })
 }
@@ -162,12 +174,13 @@ impl LeaseKeeper {
     pub fn start(
         runtime: &KeeperRuntime,
         leases: Arc<dyn LeaseTable>,
-        tenure: Tenure,
+        taken: &TakenLease,
         times: LeaseTimes,
     ) -> Self {
+        let tenure = taken.tenure.clone();
         let (requests, receiver) = mpsc::channel(1);
         let lost = CancellationToken::new();
-        let clock = Arc::new(Clock { started: Instant::now(), safe_until_ms: AtomicU64::new(0) });
+        let clock = Arc::new(Clock { started: taken.sent, safe_until_ms: AtomicU64::new(0) });
         clock.set(clock.started, times);
         let writer = Writer {
             leases,
@@ -263,12 +276,29 @@ impl Writer {
     /// Renewal and checkpoint in one conditional write; tried again through passing faults until it is known to have
     /// gone through or to be lost.
     async fn write(&mut self, checkpoint: Option<&Checkpoint>, requests: &mpsc::Receiver<Request>) -> Fenced {
+        // Whether an earlier try may have gone through, its reply lost.
+        let mut unknown = false;
         while !requests.is_closed() {
             let sent = Instant::now();
             match self.leases.renew(&self.tenure, self.counter, checkpoint).await {
                 Ok(Some(counter)) => return self.written(sent, counter),
-                Ok(None) => return Fenced::Lost,
+                Ok(None) if !unknown => return Fenced::Lost,
+                Ok(None) => {
+                    return match self.read_back(checkpoint).await {
+                        Some(counter) => self.written(sent, counter),
+                        None => Fenced::Lost,
+                    };
+                }
+                Err(port::Error::Fatal(message)) => {
+                    tracing::error!(
+                        lease_key = self.tenure.lease_key,
+                        error = message,
+                        "the lease table is broken"
+                    );
+                    return Fenced::Lost;
+                }
                 Err(error) => {
+                    unknown = true;
                     tracing::warn!(
                         lease_key = self.tenure.lease_key,
                         error = %error,

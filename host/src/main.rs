@@ -9,7 +9,9 @@ use keyvector_host::{exit, telemetry, verbs};
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let result = telemetry::start(&cli.output, cli.log_filter_default()).map_err(Into::into).and_then(|()| verbs::start(&cli));
+    let result = telemetry::start(&cli.output, cli.log_filter_default())
+        .map_err(Into::into)
+        .and_then(|()| verbs::start(&cli));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read standard output has had enough.

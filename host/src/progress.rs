@@ -27,7 +27,7 @@ impl Progress {
         }
         let bars =
             BARS.get_or_init(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)));
-        let bar = bars.add(ProgressBar::new(0));
+        let bar = bars.add(ProgressBar::new(1));
         bar.set_style(style());
         bar.set_prefix(format!("{table:<8}"));
         bar.enable_steady_tick(Duration::from_millis(200));

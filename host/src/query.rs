@@ -77,7 +77,11 @@ pub enum Error {
 ///
 /// # Errors
 /// [`Error`]; a filter that is not of the language comes as `Port(Rejected)`.
-pub async fn query(table: &Table, question: &Question<'_>, stop: &CancellationToken) -> Result<Answer, Error> {
+pub async fn query(
+    table: &Table,
+    question: &Question<'_>,
+    stop: &CancellationToken,
+) -> Result<Answer, Error> {
     if question.text.chars().all(char::is_whitespace) {
         return Err(Error::Blank);
     }

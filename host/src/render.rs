@@ -5,7 +5,7 @@ use keyvector_core::collapse::NetChange;
 use keyvector_core::document::{Document, FailureClass, Rendered, RowFailure};
 use keyvector_core::plan::{DocumentAfter, DocumentBefore};
 use keyvector_core::row::{Cell, Row};
-use keyvector_sandbox::{Broken, TablePlugin};
+use keyvector_sandbox::{Broken, TablePlugin, push_cell};
 
 use crate::table::Table;
 
@@ -52,7 +52,9 @@ impl Documents {
         let before = match (&self.before, after) {
             (BeforeDocument::Unknown, _) => DocumentBefore::Unknown,
             (BeforeDocument::Document(document), _) => DocumentBefore::Document(document),
-            (BeforeDocument::SameAsAfter, DocumentAfter::Document(document)) => DocumentBefore::Document(document),
+            (BeforeDocument::SameAsAfter, DocumentAfter::Document(document)) => {
+                DocumentBefore::Document(document)
+            }
             (BeforeDocument::None | BeforeDocument::SameAsAfter, _) => DocumentBefore::None,
         };
         Some((before, after))
@@ -218,13 +220,12 @@ fn packed_bytes(row: &Row, reads: &[usize]) -> usize {
 /// Cells as the plugin boundary has them: a big-endian i32 length, −1 for null, then the value's bytes.
 fn pack(row: &Row, reads: &[usize], out: &mut Vec<u8>) {
     for &column in reads {
-        match row.cell(column) {
-            Cell::Bytes(bytes) => {
-                let length = i32::try_from(bytes.len()).expect("a cell is below 2 GiB");
-                out.extend_from_slice(&length.to_be_bytes());
-                out.extend_from_slice(bytes);
-            }
-            Cell::Null | Cell::Fault(_) => out.extend_from_slice(&(-1i32).to_be_bytes()),
-        }
+        push_cell(
+            out,
+            match row.cell(column) {
+                Cell::Bytes(bytes) => Some(bytes),
+                Cell::Null | Cell::Fault(_) => None,
+            },
+        );
     }
 }

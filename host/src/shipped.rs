@@ -107,8 +107,8 @@ pub fn write_films(source: &FileSourceConfig) -> Result<(), Failure> {
 
 /// Writes beside and renames, so that nobody follows half a file.
 fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
+    if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
+        fs::create_dir(folder)?;
     }
     let beside = path.with_extension("new");
     let mut file = fs::File::create(&beside)?;

@@ -1,6 +1,7 @@
 //! Small durable items beside the leases. Each is JSON that carries the number of its format.
 
 use keyvector_core::change::PartitionChange;
+use keyvector_core::fingerprint::hash_name;
 use keyvector_core::port::{self, State};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -44,12 +45,27 @@ pub struct Gap {
     pub at_ms: i64,
 }
 
-#[derive(Serialize, Deserialize)]
-struct WaitingPartition {
-    shard_id: String,
-    partition: String,
-    sequence_number: String,
-    static_only: bool,
+/// A partition that changed by records which name no row of it; one item a partition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WaitingPartition {
+    pub shard_id: String,
+    pub partition: String,
+    /// Of the latest such record.
+    pub sequence_number: String,
+    /// Whether all of them were of static cells alone; otherwise rows may be gone.
+    pub static_only: bool,
+}
+
+impl WaitingPartition {
+    /// What waits after one more record.
+    pub fn after(before: Option<Self>, shard_id: &str, change: &PartitionChange) -> Self {
+        Self {
+            shard_id: shard_id.to_owned(),
+            partition: change.partition.clone(),
+            sequence_number: change.sequence_number.to_string(),
+            static_only: change.static_only && before.is_none_or(|before| before.static_only),
+        }
+    }
 }
 
 pub fn halt_key(table: &str) -> String {
@@ -61,27 +77,16 @@ pub fn rendering_key(table: &str) -> String {
 }
 
 pub fn gap_key(table: &str, gap: &Gap) -> String {
-    format!("{}{}/{}", gap_prefix(table), gap.shard_id, gap.at_ms)
+    // The same gap found again after a restart is one gap.
+    format!("{}{}/{:016x}", gap_prefix(table), gap.shard_id, hash_name(&gap.reason))
 }
 
 pub fn gap_prefix(table: &str) -> String {
     format!("gap/{table}/")
 }
 
-pub fn waiting_prefix(table: &str) -> String {
-    format!("waiting/{table}/")
-}
-
-/// The item that says that a partition waits for the table to be read; one a partition, the latest counts.
-pub fn waiting_partition(table: &str, shard_id: &str, change: &PartitionChange) -> (String, String) {
-    let key = format!("{}{shard_id}/{}", waiting_prefix(table), partition_hash(&change.partition));
-    let item = WaitingPartition {
-        shard_id: shard_id.to_owned(),
-        partition: change.partition.clone(),
-        sequence_number: change.sequence_number.to_string(),
-        static_only: change.static_only,
-    };
-    (key, to_json(&item))
+pub fn waiting_key(table: &str, shard_id: &str, partition: &str) -> String {
+    format!("waiting/{table}/{shard_id}/{}", partition_hash(partition))
 }
 
 /// # Panics

@@ -20,7 +20,7 @@ use crate::embed::{Embedded, Embedding, Interrupted, Purpose};
 use crate::lease_keeper::LeaseKeeper;
 use crate::render::{AfterDocument, Documents, render};
 use crate::source::{Batch, ShardReader};
-use crate::table::{OnPoison, Table};
+use crate::table::Table;
 use crate::vector;
 
 mod durable;
@@ -31,6 +31,9 @@ use sort::{Sorted, sort};
 
 /// The pause before a source that failed is read again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long the end of a shard's work waits for its lease to be given up.
+const RELEASE_WITHIN: Duration = Duration::from_secs(2);
 
 /// How a shard's work ended, when nothing failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +47,9 @@ pub enum Outcome {
     /// The plugin or the model is broken, or no record can be read: the table is halted, and nothing of it was
     /// dead-lettered.
     Halted(String),
+    /// Drained, but for rows that failed and of which nobody can tell whether they or the plugin are to blame. Their
+    /// letters are not written and the checkpoint stands before them.
+    Held(String),
 }
 
 /// Why the line left off in the middle of a batch.
@@ -107,12 +113,7 @@ struct RowOutcome {
 }
 
 impl Worker {
-    pub fn new(
-        table: Arc<Table>,
-        lease: LeaseKeeper,
-        counters: Arc<Counters>,
-        stop: &Stop,
-    ) -> Self {
+    pub fn new(table: Arc<Table>, lease: LeaseKeeper, counters: Arc<Counters>, stop: &Stop) -> Self {
         let shard_id = lease.tenure().lease_key.clone();
         Self {
             guard: PoisonGuard::new(table.policy.poison_run_max),
@@ -141,7 +142,11 @@ impl Worker {
     ///
     /// # Errors
     /// What a port says that trying again cannot mend. The checkpoint stays where it was and the lease expires.
-    pub async fn run(mut self, reader: impl ShardReader + 'static, until_drained: bool) -> port::Result<Outcome> {
+    pub async fn run(
+        mut self,
+        reader: impl ShardReader + 'static,
+        until_drained: bool,
+    ) -> port::Result<Outcome> {
         let mut result = self.follow(reader, until_drained).await;
         if let Err(Interrupt::Broken(reason)) = result {
             result = self.halt(reason).await;
@@ -156,8 +161,10 @@ impl Worker {
         if lost {
             return Ok(if outcome == Outcome::Stopped { Outcome::LeaseLost } else { outcome });
         }
-        if self.lease.release().await == Fenced::Lost {
-            tracing::debug!(shard_id = self.shard_id, "the lease was gone before it was released");
+        // A lease table that does not answer must not hold the process: the lease then expires by itself.
+        let released = tokio::time::timeout(RELEASE_WITHIN, self.lease.release()).await;
+        if !matches!(released, Ok(Fenced::Written)) {
+            tracing::debug!(shard_id = self.shard_id, "the lease was not released: it expires");
         }
         Ok(outcome)
     }
@@ -193,7 +200,8 @@ impl Worker {
             return Ok(());
         }
         let records = batch.records.len();
-        let Sorted { changes, places, unreadable, too_long, partitions } = sort(&self.table, &self.shard_id, batch.records);
+        let Sorted { changes, places, unreadable, too_long, partitions } =
+            sort(&self.table, &self.shard_id, batch.records);
         self.counters.partitions(partitions.len());
         self.record_partitions(&partitions).await?;
         self.keep_rows(&changes).await?;
@@ -207,7 +215,7 @@ impl Worker {
 
     /// Render, plan, embed, put, delete. Says what became of each row, in the order of the changes.
     async fn apply(&self, changes: Vec<NetChange>, before_unknown: bool) -> Step<Vec<RowOutcome>> {
-        let documents = render(&self.table, &changes, before_unknown).await?;
+        let documents = self.unless_stopped(render(&self.table, &changes, before_unknown)).await??;
         let actions = self.plan(&changes, &documents).await?;
         let mut embedded = self.embed(&documents, &actions).await?.into_iter();
 
@@ -223,7 +231,14 @@ impl Worker {
                         Ok(Embedding { data, cut_from }) => {
                             self.counters.embedded();
                             put_positions.push(outcomes.len());
-                            puts.push(vector::build(&self.table, self.shard, &change, data, cut_from, document));
+                            puts.push(vector::build(
+                                &self.table,
+                                self.shard,
+                                &change,
+                                data,
+                                cut_from,
+                                document,
+                            ));
                         }
                         Err(failed) => failure = Some(failed),
                     }
@@ -239,9 +254,6 @@ impl Worker {
                 }
                 (after, _) => self.counters.nothing(matches!(after, AfterDocument::Blank)),
             }
-            if failure.is_some() && self.table.policy.on_poison == OnPoison::Delete {
-                deletes.push(change.key.clone());
-            }
             outcomes.push(RowOutcome { change, failure, tried });
         }
         for (position, failed) in self.put(puts).await? {
@@ -251,9 +263,18 @@ impl Worker {
         Ok(outcomes)
     }
 
+    /// Leaves work off when the host can wait no longer.
+    async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Step<T> {
+        tokio::select! {
+            () = self.stop.now.cancelled() => Err(Interrupt::Outcome(Outcome::Stopped)),
+            result = work => Ok(result),
+        }
+    }
+
     /// One action a change. The index is asked only about rows whose before is unknown or whose vector is put again.
     async fn plan(&self, changes: &[NetChange], documents: &[Documents]) -> Step<Vec<Action>> {
-        let states = || changes.iter().zip(documents).map(|(change, documents)| (change, documents.for_plan()));
+        let states =
+            || changes.iter().zip(documents).map(|(change, documents)| (change, documents.for_plan()));
         let wanted: Vec<_> = states()
             .filter_map(|(change, state)| {
                 let (before, after) = state?;
@@ -265,8 +286,7 @@ impl Worker {
             .map(|(change, state)| {
                 let Some((before, after)) = state else { return Action::Nothing };
                 let folded = change.changes > 1;
-                let known =
-                    if needs_stored(before, after, folded) { stored.next().flatten() } else { None };
+                let known = if needs_stored(before, after, folded) { stored.next().flatten() } else { None };
                 plan(before, after, folded, known, self.table.embedder.identity_hash)
             })
             .collect())

@@ -36,7 +36,11 @@ const WORKLOADS: [Workload; 3] = [
         row: |row, round| film(row, &format!("plot {round}"), 100, false),
     },
     Workload { name: "metadata only", aim: 30_000, row: |row, round| film(row, "plot", 100 + round, false) },
-    Workload { name: "nothing changed", aim: 60_000, row: |row, round| film(row, "plot", 100, round % 2 == 1) },
+    Workload {
+        name: "nothing changed",
+        aim: 60_000,
+        row: |row, round| film(row, "plot", 100, round % 2 == 1),
+    },
 ];
 
 /// About 300 bytes of cells, as a film has. `scribbled` changes a column that the plugin does not read.
@@ -71,7 +75,7 @@ fn lines(workload: &Workload, rounds: std::ops::Range<usize>) -> Vec<Vec<Vec<u8>
         "metadata only" => {
             let runtime = |minutes: usize| format!("\"runtime_min\":{{\"value\":{{\"intT\":\"{minutes}\"");
             images[0][row].replacen(&runtime(100), &runtime(100 + round), 1)
-        },
+        }
         _ => images[round % 2][row].clone(),
     };
     let line = |row: usize, round: usize| {
@@ -108,7 +112,12 @@ impl ShardReader for Rounds {
             self.next = 0;
         }
         let Some(lines) = self.rounds.get_mut(self.round) else {
-            return Ok(Batch { records: vec![], position: Checkpoint::At("end".into()), at_tip: true, gap: None });
+            return Ok(Batch {
+                records: vec![],
+                position: Checkpoint::At("end".into()),
+                at_tip: true,
+                gap: None,
+            });
         };
         let range = self.next..lines.len().min(self.next + records_max);
         self.next = range.end;
@@ -119,8 +128,12 @@ impl ShardReader for Rounds {
                 self.number += 1;
                 let sequence_number = SequenceNumber::from(self.number);
                 let raw = std::mem::take(raw);
-                let parsed =
-                    record::parse(&self.schema, ViewType::NewAndOldImages, &raw, Some(sequence_number.clone()));
+                let parsed = record::parse(
+                    &self.schema,
+                    ViewType::NewAndOldImages,
+                    &raw,
+                    Some(sequence_number.clone()),
+                );
                 SourceRecord { sequence_number, line: Some(self.number), raw, parsed }
             })
             .collect();
@@ -138,9 +151,9 @@ async fn measure(plugins: &Plugins, workload: &Workload) -> (f64, Counters) {
     for (rounds, timed) in [(first, false), (timed, true)] {
         let plugin = open_movies(&plugins.movies, &world.schema);
         let table = world.table(plugin, plugins.movies.digest(), &Faults::none()).await;
-        let (tenure, _) = world.take_lease("bench").await;
+        let taken = world.take_lease("bench").await;
         let times = LeaseTimes { failover: Duration::from_secs(10) };
-        let lease = LeaseKeeper::start(&keepers, table.leases.clone(), tenure, times);
+        let lease = LeaseKeeper::start(&keepers, table.leases.clone(), &taken, times);
         let counters = Arc::new(Counters::default());
         let worker = Worker::new(table, lease, counters.clone(), &Stop::default()).at_tip();
         let number = if timed { ROWS as u64 } else { 0 };

@@ -9,7 +9,8 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 /// The table that the histories are of: the film table, as the shipped `movies` plugin reads it.
-pub const SCHEMA: &str = "CREATE TABLE demo.films (movie_id int, studio text, title text, year int, genre text, plot text,
+pub const SCHEMA: &str =
+    "CREATE TABLE demo.films (movie_id int, studio text, title text, year int, genre text, plot text,
     runtime_min int, tags set<text>, unlisted boolean, PRIMARY KEY (movie_id, studio));";
 
 const COLUMNS: [&str; 7] = ["title", "year", "genre", "plot", "runtime_min", "tags", "unlisted"];
@@ -101,7 +102,9 @@ fn value(random: &mut StdRng, column: &str, poison: bool) -> Option<Value> {
     Some(match column {
         "title" => json!({"textT": pick(random, &["Tide", "Über Nacht", "A \"quoted\" line", " "])}),
         "plot" if poisoned => json!({"textT": pick(random, &["[nan]", "a [zero] text", "[trap]"])}),
-        "plot" => json!({"textT": pick(random, &["low water", "high water 🌊", "", "\u{a0}\u{200b}", "line\nbreak"])}),
+        "plot" => {
+            json!({"textT": pick(random, &["low water", "high water 🌊", "", "\u{a0}\u{200b}", "line\nbreak"])})
+        }
         "year" if poisoned => json!({"intT": "-7"}),
         "year" => json!({"intT": random.random_range(1950..1953).to_string()}),
         "runtime_min" => json!({"intT": random.random_range(80..83).to_string()}),

@@ -21,7 +21,7 @@ use keyvector_host::config::TooLong;
 use keyvector_host::counters::{Counted, Counters};
 use keyvector_host::embed::local::LocalModel;
 use keyvector_host::embed::{Embedder, Embeddings, Model, ModelFailure, ModelInfo, Purpose};
-use keyvector_host::lease_keeper::{KeeperRuntime, LeaseKeeper, LeaseTimes};
+use keyvector_host::lease_keeper::{KeeperRuntime, LeaseKeeper, LeaseTimes, TakenLease};
 use keyvector_host::source::{Batch, ShardReader, SourceRecord};
 use keyvector_host::table::{DeadLetterPolicy, KeyNames, OnGap, OnPoison, Policy, Table};
 use keyvector_host::worker::{Outcome, Stop, Worker};
@@ -144,7 +144,12 @@ impl<T: VectorIndex> VectorIndex for Faulty<T> {
     async fn query(&self, query: &IndexQuery) -> port::Result<Vec<Hit>> {
         self.inner.query(query).await
     }
-    async fn list(&self, after: Option<&str>, limit: usize, with_data: bool) -> port::Result<Vec<StoredVector>> {
+    async fn list(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        with_data: bool,
+    ) -> port::Result<Vec<StoredVector>> {
         self.inner.list(after, limit, with_data).await
     }
 }
@@ -235,7 +240,9 @@ impl World {
             texts: Arc::default(),
             puts: Arc::default(),
             cuts: Arc::default(),
-            model: Arc::new(LocalModel::open(&plugins.fake, &format!("{{\"dimension\":{dimension}}}")).unwrap()),
+            model: Arc::new(
+                LocalModel::open(&plugins.fake, &format!("{{\"dimension\":{dimension}}}")).unwrap(),
+            ),
         }
     }
 
@@ -246,7 +253,8 @@ impl World {
         let mut non_filterable_keys = vec![FINGERPRINT_KEY.to_owned()];
         non_filterable_keys
             .extend(plugin.info().metadata.iter().filter(|key| !key.filterable).map(|key| key.name.clone()));
-        let model = FaultyModel { inner: self.model.clone(), faults: faults.clone(), texts: self.texts.clone() };
+        let model =
+            FaultyModel { inner: self.model.clone(), faults: faults.clone(), texts: self.texts.clone() };
         let quiet = Faults::none();
         // The probe is no part of what is counted.
         let probe = FaultyModel { inner: self.model.clone(), faults: quiet, texts: Arc::default() };
@@ -274,7 +282,11 @@ impl World {
             description,
             index_limits: IndexLimits::default(),
             rows: Arc::new(scope.rows("films", self.schema.clone())),
-            letters: Arc::new(Faulty { inner: scope.letters(), faults: faults.clone(), puts: Arc::default() }),
+            letters: Arc::new(Faulty {
+                inner: scope.letters(),
+                faults: faults.clone(),
+                puts: Arc::default(),
+            }),
             state: Arc::new(scope.state()),
             leases: Arc::new(Faulty { inner: scope.leases(), faults: faults.clone(), puts: Arc::default() }),
             policy: Policy {
@@ -289,24 +301,25 @@ impl World {
     }
 
     /// Takes the shard's lease at once, as if it had just expired.
-    pub async fn take_lease(&self, owner: &str) -> (Tenure, Checkpoint) {
+    pub async fn take_lease(&self, owner: &str) -> TakenLease {
         let leases = self.store.table_scope("films").leases();
         leases.create("shard", &[], &Checkpoint::TrimHorizon).await.unwrap();
         let seen = leases.list().await.unwrap().into_iter().find(|lease| lease.lease_key == "shard").unwrap();
+        let sent = std::time::Instant::now();
         let tenure = leases.take(&seen, owner).await.unwrap().unwrap();
-        (tenure, seen.checkpoint)
+        TakenLease { tenure, checkpoint: seen.checkpoint, sent }
     }
 
     /// Sets the shard back to its beginning, with everything that was written left in place.
     pub async fn reset_lease(&self) {
-        let (tenure, _) = self.take_lease("reset").await;
+        let tenure = self.take_lease("reset").await.tenure;
         let leases = self.store.table_scope("films").leases();
         assert_eq!(leases.release(&tenure, Some(&Checkpoint::TrimHorizon)).await.unwrap(), Fenced::Written);
     }
 
     /// Takes all vectors away, as another writer might.
     pub async fn lose_vectors(&self) {
-        let (tenure, _) = self.take_lease("loser").await;
+        let tenure = self.take_lease("loser").await.tenure;
         let keys: Vec<RowKey> = self.index().await.into_keys().map(RowKey::from_stored).collect();
         let index = self.store.table_scope("films").index("films");
         assert_eq!(index.delete(&tenure, &keys).await.unwrap(), Fenced::Written);
@@ -411,8 +424,12 @@ impl ShardReader for LinesReader {
             .map(|index| {
                 let raw = self.lines[index].clone().into_bytes();
                 let sequence_number = SequenceNumber::from(index as u64 + 1);
-                let parsed =
-                    record::parse(&self.schema, ViewType::NewAndOldImages, &raw, Some(sequence_number.clone()));
+                let parsed = record::parse(
+                    &self.schema,
+                    ViewType::NewAndOldImages,
+                    &raw,
+                    Some(sequence_number.clone()),
+                );
                 SourceRecord { sequence_number, line: Some(index as u64 + 1), raw, parsed }
             })
             .collect();
@@ -432,10 +449,12 @@ pub async fn work_at_tip(plugins: &Plugins, world: &World) -> Counted {
 
 async fn work_on(plugins: &Plugins, world: &World, set: impl FnOnce(Worker) -> Worker) -> Counted {
     let keepers = KeeperRuntime::start().unwrap();
-    let table = world.table(open_movies(&plugins.movies, &world.schema), plugins.movies.digest(), &Faults::none()).await;
-    let (tenure, checkpoint) = world.take_lease("host").await;
-    let reader = world.reader(&checkpoint, 1);
-    let lease = LeaseKeeper::start(&keepers, table.leases.clone(), tenure, LeaseTimes { failover: HOUR });
+    let table = world
+        .table(open_movies(&plugins.movies, &world.schema), plugins.movies.digest(), &Faults::none())
+        .await;
+    let taken = world.take_lease("host").await;
+    let reader = world.reader(&taken.checkpoint, 1);
+    let lease = LeaseKeeper::start(&keepers, table.leases.clone(), &taken, LeaseTimes { failover: HOUR });
     let counters = Arc::new(Counters::default());
     let worker = set(Worker::new(table, lease, counters.clone(), &Stop::default()));
     assert_eq!(worker.run(reader, true).await.unwrap(), Outcome::Drained);

@@ -38,10 +38,10 @@ async fn drain(plugins: &Plugins, world: &World, run: &Run) -> Counters {
         let faults = Faults::new(run.seed.wrapping_mul(1_000_003) + u64::from(life), chance);
         let plugin = open_movies(&plugins.movies, &world.schema);
         let table = world.table(plugin, plugins.movies.digest(), &faults).await;
-        let (tenure, checkpoint) = world.take_lease(&format!("host-{life}")).await;
-        let reader = world.reader(&checkpoint, run.seed ^ u64::from(life));
+        let taken = world.take_lease(&format!("host-{life}")).await;
+        let reader = world.reader(&taken.checkpoint, run.seed ^ u64::from(life));
         let times = LeaseTimes { failover: std::time::Duration::from_secs(3600) };
-        let lease = LeaseKeeper::start(&keepers, table.leases.clone(), tenure, times);
+        let lease = LeaseKeeper::start(&keepers, table.leases.clone(), &taken, times);
         let counters = Arc::new(Counters::default());
         let worker = Worker::new(table, lease, counters.clone(), &Stop::default());
         tokio::select! {

@@ -63,22 +63,23 @@ fn block_on<T>(test: impl Future<Output = T>) -> T {
 fn b01_the_checkpoint_never_runs_ahead_of_the_writes() {
     let plugins = Plugins::load(1);
     block_on(async {
-        let lines = [record("1", None, plot("a")), record("2", None, plot("b")), record("3", None, plot("c"))];
+        let lines =
+            [record("1", None, plot("a")), record("2", None, plot("b")), record("3", None, plot("c"))];
         let world = world(&plugins, &lines);
         // The host dies while the texts are on their way to the model: the first step of its life.
         let faults = Faults::new(1, 1.0);
         let keepers = KeeperRuntime::start().unwrap();
         let table =
             world.table(open_movies(&plugins.movies, &world.schema), plugins.movies.digest(), &faults).await;
-        let (tenure, checkpoint) = world.take_lease("first").await;
-        let reader = world.reader(&checkpoint, 1);
-        let lease = LeaseKeeper::start(&keepers, table.leases.clone(), tenure, LeaseTimes { failover: HOUR });
+        let taken = world.take_lease("first").await;
+        let reader = world.reader(&taken.checkpoint, 1);
+        let lease = LeaseKeeper::start(&keepers, table.leases.clone(), &taken, LeaseTimes { failover: HOUR });
         let worker = Worker::new(table, lease, Arc::new(Counters::default()), &Stop::default());
         tokio::select! {
             () = faults.death() => {}
             outcome = worker.run(reader, true) => panic!("it should have died, not {outcome:?}"),
         }
-        assert_eq!(world.take_lease("second").await.1, Checkpoint::TrimHorizon);
+        assert_eq!(world.take_lease("second").await.checkpoint, Checkpoint::TrimHorizon);
         assert!(world.index().await.is_empty());
 
         work_through(&plugins, &world).await;
@@ -91,8 +92,10 @@ fn b12_keys_that_look_alike_are_different_rows_and_one_too_long_is_set_aside() {
     let plugins = Plugins::load(1);
     block_on(async {
         let studios = ["\u{e9}", "e\u{301}", "x%2Fy", "x/y", "", "a&studio=b"];
-        let mut lines: Vec<String> =
-            studios.iter().map(|studio| record_of("1", studio, None, plot(&format!("of {studio}")))).collect();
+        let mut lines: Vec<String> = studios
+            .iter()
+            .map(|studio| record_of("1", studio, None, plot(&format!("of {studio}"))))
+            .collect();
         lines.push(record_of("2", &"🎬".repeat(300), None, plot("too long a name")));
         let world = world(&plugins, &lines);
         let counted = work_through(&plugins, &world).await;

@@ -84,9 +84,17 @@ fn run(command: Command) -> Result<()> {
         Command::Check { no_skip } => check::run(no_skip),
         Command::Bench { arguments } => {
             plugins::build(&plugins::Options::default())?;
-            let mut bench = step::cargo(&root());
-            bench.args(["bench", "--locked", "--package", "keyvector-tests", "--"]).args(arguments);
-            step::run(bench)
+            let bench = |program: &mut std::process::Command| {
+                program.args(["bench", "--locked", "--workspace", "--bench", "line"]);
+            };
+            let mut build = step::cargo(&root());
+            bench(&mut build);
+            build.arg("--no-run");
+            step::run(build)?;
+            let mut run = step::on_one_core(step::cargo(&root()));
+            bench(&mut run);
+            run.arg("--").args(arguments);
+            step::run(run)
         }
         Command::Setup => setup::run(),
     }

@@ -86,6 +86,26 @@ pub(crate) fn output(mut command: Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+/// The same on one core for all its threads, where the system has a command for that.
+pub(crate) fn on_one_core(command: Command) -> Command {
+    let Some(taskset) = find_program("taskset") else {
+        eprintln!("taskset (Debian: util-linux) is missing: this runs on all cores");
+        return command;
+    };
+    let mut pinned = Command::new(taskset);
+    pinned.args(["-c", "0"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => pinned.env(name, value),
+            None => pinned.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        pinned.current_dir(folder);
+    }
+    pinned
+}
+
 /// The program's place on the search path.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;

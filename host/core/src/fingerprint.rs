@@ -3,7 +3,8 @@
 use crate::change::SequenceNumber;
 use crate::document::{Metadata, MetadataValue};
 
-/// The number of this format. A newer one is refused.
+/// The number of this format. The embedded store's own format number stands for it; elsewhere a vector whose fingerprint
+/// has another number is made anew.
 pub const FINGERPRINT_FORMAT: u32 = 1;
 
 /// The fingerprint's durable text is at most this long.

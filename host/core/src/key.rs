@@ -12,7 +12,7 @@ use keyvector_cql::{CqlType, Decimals, canonical_text_into, elements, parse_cano
 use crate::document::FailureClass;
 use crate::schema::{Column, KeyPart, TableSchema, quote_identifier};
 
-/// The number of this format, which an index carries. A newer one is refused.
+/// The number of this format. The embedded store's own format number stands for it; an index elsewhere carries it.
 pub const KEY_FORMAT: u32 = 1;
 
 /// A key of more bytes can never be stored.

@@ -40,7 +40,10 @@ pub enum Action {
     /// Embed the after document's text and put the vector.
     Embed,
     /// Put this vector again with the after document's metadata: the text is the same, and so is what was cut off it.
-    PutStored { data: Vec<f32>, cut_from: Option<usize> },
+    PutStored {
+        data: Vec<f32>,
+        cut_from: Option<usize>,
+    },
     Delete,
     Nothing,
 }

@@ -92,9 +92,10 @@ impl PoisonGuard {
         self.held = held;
     }
 
-    /// A row known to be good still works under this plugin and model: the run is theirs no longer.
+    /// A row known to be good still works under this plugin and model: what failed so far was the rows'.
     pub fn proved_sound(&mut self) {
-        self.run = 0;
+        let run_max = self.run_max;
+        *self = Self { held: self.held, ..Self::new(run_max) };
     }
 }
 

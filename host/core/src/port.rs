@@ -149,6 +149,7 @@ pub trait DeadLetters: Send + Sync {
     /// that a batch done twice leaves one letter.
     async fn write(&self, tenure: &Tenure, letters: &[Letter]) -> Result<Fenced>;
 
+    /// The letters that pass, oldest first, without their images: those are heavy, and [`DeadLetters::get`] gives them.
     async fn list(&self, filter: &LetterFilter) -> Result<Vec<StoredLetter>>;
 
     async fn get(&self, id: u64) -> Result<Option<StoredLetter>>;

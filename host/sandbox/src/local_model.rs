@@ -204,7 +204,7 @@ impl Batch for Embedding<'_> {
     fn broken(&self, rows: usize, last: &Stop) -> Broken {
         Broken {
             plugin: self.embedder.slot.plugin().name().to_owned(),
-            reason: format!("{rows} texts in a row stopped it, the last one: {}", last.reason),
+            reason: format!("{rows} texts in a row stopped it, the last one by {}", last.class.as_str()),
         }
     }
 }

@@ -322,7 +322,7 @@ impl Batch for Rendering<'_> {
     fn broken(&self, rows: usize, last: &Stop) -> Broken {
         Broken {
             plugin: self.renderer.slot.plugin().name().to_owned(),
-            reason: format!("{rows} rows in a row stopped it, the last one: {}", last.reason),
+            reason: format!("{rows} rows in a row stopped it, the last one by {}", last.class.as_str()),
         }
     }
 }

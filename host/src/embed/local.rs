@@ -39,7 +39,11 @@ impl Model for LocalModel {
             .failures
             .into_iter()
             .map(|(index, failure)| {
-                let reason = format!("the model stopped on this text ({}): {}", failure.class.as_str(), failure.reason);
+                let reason = format!(
+                    "the model stopped on this text ({}): {}",
+                    failure.class.as_str(),
+                    failure.reason
+                );
                 (index, RowFailure { class: FailureClass::ModelFailed, reason, attempts: failure.attempts })
             })
             .collect();

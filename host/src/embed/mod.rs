@@ -1,5 +1,6 @@
 //! Texts in, checked vectors out.
 
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -193,15 +194,12 @@ impl Embedder {
     ) -> Result<Vec<Checked>, Interrupted> {
         let mut out: Vec<Option<Checked>> = vec![None; texts.len()];
         // Ranges still to send; halves go to the front so that the order of calls is the order of texts.
-        let mut todo = vec![0..texts.len()];
-        // Whether any text has succeeded: only then does a fault of one text alone say something about that text.
-        let mut succeeded = false;
+        let mut todo: Vec<_> = iter::once(0..texts.len()).collect();
         while let Some(range) = todo.pop() {
             let alone = range.len() == 1;
-            match self.send(&texts[range.clone()], purpose, succeeded, stop).await? {
+            match self.send(&texts[range.clone()], purpose, stop).await? {
                 Answer::Vectors(embedded) => {
                     for (slot, outcome) in out[range].iter_mut().zip(embedded) {
-                        succeeded |= outcome.is_ok();
                         *slot = Some(outcome);
                     }
                 }
@@ -233,7 +231,7 @@ impl Embedder {
         first: RowFailure,
         stop: &CancellationToken,
     ) -> Result<Checked, Interrupted> {
-        Ok(match self.send(&[text], purpose, true, stop).await? {
+        Ok(match self.send(&[text], purpose, stop).await? {
             Answer::Vectors(mut embedded) => match embedded.pop() {
                 Some(Ok(vector)) => Ok(vector),
                 Some(Err(failure)) => Err(RowFailure { attempts: first.attempts + 1, ..failure }),
@@ -249,7 +247,6 @@ impl Embedder {
         &self,
         texts: &[&str],
         purpose: Purpose,
-        others_succeeded: bool,
         stop: &CancellationToken,
     ) -> Result<Answer, Interrupted> {
         let mut pause = PAUSE_FIRST;
@@ -277,7 +274,8 @@ impl Embedder {
                 ModelFailure::Transient { message } => {
                     attempts += 1;
                     let limit = if texts.len() > 1 { SAME_REQUEST_MAX } else { self.max_attempts };
-                    if attempts >= limit && (texts.len() > 1 || others_succeeded || self.answers().await) {
+                    // A text alone is to blame only if the model still takes another one.
+                    if attempts >= limit && (texts.len() > 1 || self.answers(stop).await?) {
                         return Ok(Answer::failed(FailureClass::ModelFailed, message, attempts));
                     }
                     tracing::warn!(attempt = attempts, texts = texts.len(), "the model failed, trying again");
@@ -302,9 +300,12 @@ impl Embedder {
     }
 
     /// Whether the model embeds a text that is known to be harmless: then a text that keeps failing is to blame itself.
-    async fn answers(&self) -> bool {
-        let probe = self.model.embed(&[PROBE_TEXT], Purpose::Document).await;
-        probe.is_ok_and(|embeddings| self.split(1, embeddings).is_ok_and(|checked| checked[0].is_ok()))
+    async fn answers(&self, stop: &CancellationToken) -> Result<bool, Interrupted> {
+        let probe = tokio::select! {
+            () = stop.cancelled() => return Err(Interrupted::Stopped),
+            probe = self.model.embed(&[PROBE_TEXT], Purpose::Document) => probe,
+        };
+        Ok(probe.is_ok_and(|embeddings| self.split(1, embeddings).is_ok_and(|checked| checked[0].is_ok())))
     }
 
     /// One vector a text, each checked. An answer of the wrong size fails whole: nothing says whose vectors those are.

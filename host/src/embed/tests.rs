@@ -66,7 +66,10 @@ fn sizes(model: &Scripted) -> Vec<usize> {
 }
 
 fn classes(outcomes: &[Embedded]) -> Vec<Option<(FailureClass, u32)>> {
-    outcomes.iter().map(|outcome| outcome.as_ref().err().map(|failure| (failure.class, failure.attempts))).collect()
+    outcomes
+        .iter()
+        .map(|outcome| outcome.as_ref().err().map(|failure| (failure.class, failure.attempts)))
+        .collect()
 }
 
 #[test]
@@ -146,8 +149,8 @@ fn a_bad_vector_that_was_an_accident_is_used_the_second_time() {
 #[test]
 fn a_model_that_is_down_is_waited_for_and_blames_nobody() {
     let model = scripted(1, |number, texts| match number {
-        0..20 => Err(ModelFailure::Transient { message: "connection refused".into() }),
-        20..25 => Err(ModelFailure::Unusable { message: "401".into() }),
+        0..8 => Err(ModelFailure::Transient { message: "connection refused".into() }),
+        8..10 => Err(ModelFailure::Unusable { message: "401".into() }),
         _ => Ok(answer(texts)),
     });
     assert!(run(&model, TooLong::Cut, &["a"]).iter().all(Result::is_ok));
@@ -169,7 +172,10 @@ fn the_first_and_only_text_is_to_blame_if_the_model_answers_otherwise() {
         true => Err(ModelFailure::Transient { message: "500".into() }),
         false => Ok(answer(texts)),
     });
-    assert_eq!(classes(&run(&model, TooLong::Cut, &["bad", "b"])), [Some((FailureClass::ModelFailed, 3)), None]);
+    assert_eq!(
+        classes(&run(&model, TooLong::Cut, &["bad", "b"])),
+        [Some((FailureClass::ModelFailed, 3)), None]
+    );
     assert_eq!(classes(&run(&model, TooLong::Cut, &["bad"])), [Some((FailureClass::ModelFailed, 3))]);
 }
 

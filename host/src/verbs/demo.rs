@@ -31,8 +31,8 @@ pub(super) async fn demo(config: &Config, args: &DemoArgs, cli: &Cli) -> Result<
     if !args.keep {
         start_anew(config)?;
     }
-    shipped::write_films(&config.table.source)?;
     let store = app::open_store(&config.store, true)?;
+    shipped::write_films(&config.table.source)?;
     let followed = run::follow(config, &store, cli, true).await?;
     let mut out = io::stdout().lock();
     let lines = lines_in(&config.table.source.file)?;
@@ -65,7 +65,6 @@ pub(super) async fn demo(config: &Config, args: &DemoArgs, cli: &Cli) -> Result<
     question(table, "lost at sea", Some(json!({"year": {"$gte": 1990}}))).await?;
     next_steps(config, &*table.letters).await?;
     if args.follow {
-        eprintln!("following {}; add lines to it, stop with Ctrl-C", config.table.source.file.display());
         let followed = run::follow(config, &store, cli, false).await?;
         eprintln!("stopped  {}", run::summary(&followed.counted));
     }
@@ -101,7 +100,7 @@ fn lines_in(path: &Path) -> Result<usize, Failure> {
 
 fn bar(done: usize, all: usize) -> String {
     const WIDTH: usize = 20;
-    let filled = if all == 0 { WIDTH } else { (WIDTH * done.min(all)) / all };
+    let filled = (WIDTH * done.min(all)).checked_div(all).unwrap_or(WIDTH);
     "━".repeat(filled) + &"─".repeat(WIDTH - filled)
 }
 

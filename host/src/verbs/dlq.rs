@@ -1,14 +1,18 @@
 //! `dlq`: rows that were set aside.
 
 use anyhow::Result;
+use keyvector_core::change::ViewType;
 use keyvector_core::document::FailureClass;
+use keyvector_core::key::RowKey;
+use keyvector_core::lease::{Fenced, Tenure};
 use keyvector_core::letter::{LetterFilter, StoredLetter};
-use keyvector_core::port::DeadLetters;
+use keyvector_core::port::{DeadLetters, RowWrite};
+use keyvector_core::record::{self, Record};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{port_failure, show};
-use crate::cli::{DlqListArgs, DlqPickArgs, LetterFilterArgs};
+use crate::cli::{DlqListArgs, DlqPickArgs, DlqReplayArgs, LetterFilterArgs};
 use crate::exit::{Code, Failure};
 use crate::table::Table;
 use crate::verified::{Error, Written, take_writes, verified_write};
@@ -91,23 +95,31 @@ pub(super) async fn show(letters: &dyn DeadLetters, table: &str, id: u64, as_pro
 }
 
 /// Tries rows again in their current state.
-pub(super) async fn replay(table: &Table, args: &DlqPickArgs) -> Result<()> {
-    let picked = pick(&*table.letters, &table.name, args).await?;
+pub(super) async fn replay(table: &Table, args: &DlqReplayArgs) -> Result<()> {
+    let picked = pick(&*table.letters, &table.name, &args.pick).await?;
     let stop = CancellationToken::new();
     let tenure =
         take_writes(&*table.leases, &format!("dlq-replay-{}", std::process::id())).await.map_err(failed)?;
     let (mut well, mut left) = (Vec::new(), 0);
     for StoredLetter { id, letter } in &picked {
-        let Some(key) = &letter.key else {
+        if letter.class == FailureClass::KeyTooLong {
             left += 1;
-            show::line(format_args!(
-                "{id}  stays: {} names no row; correct the source, then dlq drop {id}",
-                letter.place
-            ))?;
+            show::line(format_args!("{id}  stays: its row key is too long for any index"))?;
             continue;
+        }
+        let key = match &letter.key {
+            Some(key) => key.clone(),
+            None => match keep_image(table, &tenure, *id, args.force).await? {
+                Ok(key) => key,
+                Err(why) => {
+                    left += 1;
+                    show::line(format_args!("{id}  stays: {}: {why}", letter.place))?;
+                    continue;
+                }
+            },
         };
         let written =
-            verified_write(table, &tenure, key, &letter.sequence_number, &stop).await.map_err(failed)?;
+            verified_write(table, &tenure, &key, &letter.sequence_number, &stop).await.map_err(failed)?;
         let did = match written {
             Written::Failed(failure) => {
                 left += 1;
@@ -127,6 +139,40 @@ pub(super) async fn replay(table: &Table, args: &DlqPickArgs) -> Result<()> {
         table.letters.remove(&well).await.map_err(|error| port_failure("remove dead letters", error))?;
     eprintln!("{removed} replayed, {left} left");
     Ok(())
+}
+
+/// A letter of a record that could not be read has only that record: read again, under what is now the schema, its row is
+/// kept as it says. Nothing tells whether a newer change came since, so that takes `--force`. Gives the row's key, or why
+/// not.
+async fn keep_image(
+    table: &Table,
+    tenure: &Tenure,
+    id: u64,
+    force: bool,
+) -> Result<std::result::Result<RowKey, String>> {
+    let stored = table.letters.get(id).await.map_err(|error| port_failure("read a dead letter", error))?;
+    let Some(StoredLetter { letter, .. }) = stored else { return Ok(Err("it is gone".into())) };
+    let Some(image) = letter.image.filter(|_| !letter.image_cut) else {
+        return Ok(Err(format!("its record is not all there; correct the source, then dlq drop {id}")));
+    };
+    let number = Some(letter.sequence_number);
+    let change = match record::parse(&table.schema, ViewType::NewAndOldImages, &image, number) {
+        Ok(Record::Row(change)) => change,
+        Ok(Record::Partition(_)) => return Ok(Err("it names no row".into())),
+        Err(bad) => return Ok(Err(format!("{}; correct the source, then dlq drop {id}", bad.reason))),
+    };
+    if !force {
+        return Ok(Err(format!(
+            "a newer change of {} may have come; --force writes it all the same",
+            change.key
+        )));
+    }
+    let write =
+        RowWrite { key: &change.key, sequence_number: &change.sequence_number, row: change.after.as_ref() };
+    match table.rows.keep(tenure, &[write]).await.map_err(|error| port_failure("keep a row", error))? {
+        Fenced::Written => Ok(Ok(change.key)),
+        Fenced::Lost => Err(failed(Error::Overtaken).into()),
+    }
 }
 
 fn failed(error: Error) -> Failure {

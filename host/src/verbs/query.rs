@@ -66,6 +66,9 @@ fn score(metric: DistanceMetric, found: &Found) -> f32 {
 /// How many of the plugin's metadata keys stand in a table.
 const COLUMNS_SHOWN: usize = 4;
 
+/// Characters of a metadata value that stand in a table.
+const VALUE_SHOWN: usize = 40;
+
 /// The metadata keys that a table shows: the plugin's first ones that are no lists.
 pub(super) fn shown_keys(table: &Table) -> Vec<&str> {
     let declared = table.plugin.info().metadata.iter();
@@ -77,7 +80,9 @@ pub(super) fn shown_keys(table: &Table) -> Vec<&str> {
 /// The cells of one row: how near, the shown metadata, the key.
 pub(super) fn cells(table: &Table, keys: &[&str], found: &Found) -> Vec<String> {
     let mut cells = vec![format!("{:.2}", score(table.description.metric, found))];
-    cells.extend(keys.iter().map(|key| show::shortened(&show::metadata_text(&found.metadata, key), 60)));
+    cells.extend(
+        keys.iter().map(|key| show::shortened(&show::metadata_text(&found.metadata, key), VALUE_SHOWN)),
+    );
     cells.push(found.key.to_string());
     cells
 }

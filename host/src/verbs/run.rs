@@ -54,7 +54,10 @@ pub(super) async fn run(config: &Config, cli: &Cli) -> Result<()> {
 async fn prepare(config: &Config) -> Result<Store, Failure> {
     if config.table.source.shipped {
         refuse_foreign_movies(config)?;
+        // The store first: where it cannot be, nothing is written.
+        let store = app::open_store(&config.store, true)?;
         shipped::write_films(&config.table.source)?;
+        return Ok(store);
     }
     let file = &config.table.source.file;
     if !file.exists() {
@@ -93,14 +96,14 @@ pub(super) async fn follow(
     }
     remember(store, config).await?;
 
+    if !until_drained && std::io::stderr().is_terminal() {
+        eprintln!("following {}; stop with Ctrl-C", typed(&config.table.source.file).display());
+    }
     let counters = Arc::new(Counters::default());
     let stop = Stop::default();
     let shown = progress::wanted(cli.output.no_progress);
     let watching = tokio::spawn(watch(config.table.name.clone(), counters.clone(), stop.clone(), shown));
     let signals = tokio::spawn(stop_on_signals(stop.clone()));
-    if !until_drained && std::io::stderr().is_terminal() {
-        eprintln!("following {}; stop with Ctrl-C", typed(&config.table.source.file).display());
-    }
     let started = Instant::now();
     let outcome = app::follow(config, &table, &source, &counters, &stop, until_drained).await;
     let took = started.elapsed();
@@ -111,6 +114,12 @@ pub(super) async fn follow(
     let stopped = match outcome? {
         Outcome::Drained => false,
         Outcome::Stopped | Outcome::LeaseLost => true,
+        Outcome::Held(reason) => {
+            let message =
+                format!("{reason}: nothing was dead-lettered, and the checkpoint stands before them");
+            return Err(Failure::new(Code::PluginBroken, message)
+                .next("mend the plugin or the rows, then start again; rows that work release the others"));
+        }
         Outcome::Halted(reason) => {
             let message =
                 format!("table {} is halted, nothing of it was dead-lettered: {reason}", config.table.name);

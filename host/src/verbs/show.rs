@@ -15,12 +15,12 @@ pub(super) fn line(text: impl std::fmt::Display) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{text}")
 }
 
-/// A table for people: as wide as the terminal, without frames.
+/// A table for people, without frames. Nothing is wrapped: a key that is cut in two cannot be copied.
 pub(super) fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_content_arrangement(ContentArrangement::Disabled)
         .set_header(header);
     table
 }

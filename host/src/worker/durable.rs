@@ -1,5 +1,6 @@
 //! The stages that touch the world: each is tried again through passing faults, and stops when the lease is lost.
 
+use std::iter;
 use std::time::Duration;
 
 use keyvector_core::change::{Change, PartitionChange};
@@ -11,7 +12,8 @@ use keyvector_core::letter::Letter;
 use keyvector_core::port::{self, RowWrite};
 
 use super::{Interrupt, Outcome, Step, Worker};
-use crate::state::{self, Gap};
+use crate::clock;
+use crate::state::{self, Gap, WaitingPartition};
 use crate::table::OnGap;
 
 /// The growing pause between tries of one call.
@@ -79,7 +81,7 @@ impl Worker {
             }
         }
         // The whole, and where the index refuses it, its halves down to the one vector.
-        let mut todo = vec![0..accepted.len()];
+        let mut todo: Vec<_> = iter::once(0..accepted.len()).collect();
         let mut backoff = Backoff::new();
         while let Some(range) = todo.pop() {
             if range.is_empty() {
@@ -157,7 +159,7 @@ impl Worker {
             return Ok(());
         }
         match self.done.take() {
-            Some(position) => still_ours(self.lease.checkpoint(position).await),
+            Some(position) => still_ours(self.unless_stopped(self.lease.checkpoint(position)).await?),
             None => Ok(()),
         }
     }
@@ -166,7 +168,7 @@ impl Worker {
     pub(super) async fn record_gap(&self, reason: Option<String>) -> Step<()> {
         let Some(reason) = reason else { return Ok(()) };
         tracing::error!(shard_id = self.shard_id, reason, "changes are lost: a gap was recorded");
-        let gap = Gap { shard_id: self.shard_id.clone(), reason: reason.clone(), at_ms: crate::clock::now_ms() };
+        let gap = Gap { shard_id: self.shard_id.clone(), reason: reason.clone(), at_ms: clock::now_ms() };
         self.put_state(&state::gap_key(&self.table.name, &gap), &state::to_json(&gap)).await?;
         if self.table.policy.on_gap == OnGap::Stop {
             return Err(Interrupt::Error(port::Error::Fatal(format!(
@@ -180,9 +182,12 @@ impl Worker {
 
     /// A record that names no row waits, recorded, until the table itself can be read.
     pub(super) async fn record_partitions(&self, partitions: &[PartitionChange]) -> Step<()> {
-        for partition in partitions {
-            let (key, item) = state::waiting_partition(&self.table.name, &self.shard_id, partition);
-            self.put_state(&key, &item).await?;
+        for change in partitions {
+            let key = state::waiting_key(&self.table.name, &self.shard_id, &change.partition);
+            let before = state::read::<WaitingPartition>(self.table.state.as_ref(), &key).await?;
+            let waiting = WaitingPartition::after(before, &self.shard_id, change);
+            self.put_state(&key, &state::to_json(&waiting)).await?;
+            self.keep_statics(change).await?;
         }
         if !partitions.is_empty() {
             tracing::warn!(
@@ -192,6 +197,25 @@ impl Worker {
             );
         }
         Ok(())
+    }
+
+    async fn keep_statics(&self, change: &PartitionChange) -> Step<()> {
+        if !change.static_only {
+            return Ok(());
+        }
+        let mut backoff = Backoff::new();
+        loop {
+            let kept = self.table.rows.keep_statics(
+                self.lease.tenure(),
+                &change.partition,
+                &change.sequence_number,
+                change.statics.as_ref(),
+            );
+            match kept.await {
+                Ok(fenced) => return still_ours(fenced),
+                Err(error) => self.again("keeping static cells", error, &mut backoff).await?,
+            }
+        }
     }
 
     pub(super) async fn put_state(&self, key: &str, item: &str) -> Step<()> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use keyvector_core::change::SequenceNumber;
 use keyvector_core::document::FailureClass;
 use keyvector_core::fingerprint::hash_name;
+use keyvector_core::key::RowKey;
 use keyvector_core::letter::Letter;
 use keyvector_core::poison::Verdict;
 
@@ -15,7 +16,7 @@ use crate::clock;
 use crate::embed::{PROBE_TEXT, Purpose};
 use crate::render::{AfterDocument, render_row};
 use crate::state::{self, Halt};
-use crate::table::DeadLetterPolicy;
+use crate::table::{DeadLetterPolicy, OnPoison};
 
 /// So many known rows are tried to tell whether a plugin still works.
 const KNOWN_ROWS_TRIED: usize = 20;
@@ -114,14 +115,20 @@ impl Worker {
             Verdict::Release => 0,
             Verdict::Hold { latest } => (latest as usize).min(self.held.len()),
             Verdict::Halt => {
-                return Err(Interrupt::Broken(format!(
-                    "{} rows failed in a row ({}): it looks like the plugin or the model, not the rows",
-                    self.held.len(),
-                    self.classes_held()
-                )));
+                let blame = match self.blames_plugin_or_model() {
+                    true => "it looks like the plugin or the model, not the rows",
+                    false => "it looks like the source or its schema, not single records",
+                };
+                let (failed, classes) = (self.held.len(), self.classes_held());
+                return Err(Interrupt::Broken(format!("{failed} rows failed in a row ({classes}): {blame}")));
             }
         };
         let release = self.held.len() - hold;
+        if self.table.policy.on_poison == OnPoison::Delete {
+            let keys: Vec<RowKey> =
+                self.held[..release].iter().filter_map(|letter| letter.key.clone()).collect();
+            self.delete(&keys).await?;
+        }
         self.write_letters(&self.held[..release]).await?;
         self.held.drain(..release);
         self.guard.released(u32::try_from(hold).unwrap_or(u32::MAX));
@@ -138,16 +145,17 @@ impl Worker {
             self.proved_at_run = self.guard.run();
             if self.still_sound().await? {
                 self.guard.proved_sound();
+                self.proved_at_run = 0;
                 self.settle_letters().await?;
                 self.checkpoint_done().await?;
             }
         }
         if drained && !self.held.is_empty() {
-            return Err(Interrupt::Outcome(Outcome::Halted(format!(
-                "the last {} rows failed ({}), and plugin or model fail on known rows of table {} too",
+            return Err(Interrupt::Outcome(Outcome::Held(format!(
+                "the last {} rows of table {} failed ({}), and there is no other row that plugin and model still work on",
                 self.held.len(),
-                self.classes_held(),
-                self.table.name
+                self.table.name,
+                self.classes_held()
             ))));
         }
         Ok(())
@@ -158,7 +166,9 @@ impl Worker {
         let blamed = |from: FailureClass, to: FailureClass| {
             self.held.iter().any(|letter| (from..=to).contains(&letter.class))
         };
-        if blamed(FailureClass::PluginRefused, FailureClass::PluginOutput) && !self.renders_a_known_row().await? {
+        if blamed(FailureClass::PluginRefused, FailureClass::PluginOutput)
+            && !self.renders_a_known_row().await?
+        {
             return Ok(false);
         }
         if blamed(FailureClass::ModelRejected, FailureClass::ModelFailed) {
@@ -173,7 +183,8 @@ impl Worker {
             self.held.iter().filter_map(|letter| letter.key.as_ref()).map(|key| key.as_str()).collect();
         let known = self.table.rows.scan(None, failed.len() + KNOWN_ROWS_TRIED, clock::now_ms()).await?;
         for (_, row) in known.iter().filter(|(key, _)| !failed.contains(key.as_str())) {
-            if !matches!(render_row(&self.table, row).await?, AfterDocument::Failed(_)) {
+            let rendered = self.unless_stopped(render_row(&self.table, row)).await??;
+            if !matches!(rendered, AfterDocument::Failed(_)) {
                 return Ok(true);
             }
         }
@@ -191,6 +202,10 @@ impl Worker {
         self.put_state(&state::halt_key(&self.table.name), &state::to_json(&halt)).await?;
         tracing::error!(table = self.table.name, "the table is halted");
         Ok(Outcome::Halted(reason))
+    }
+
+    fn blames_plugin_or_model(&self) -> bool {
+        self.held.iter().any(|letter| letter.class >= FailureClass::PluginRefused)
     }
 
     fn classes_held(&self) -> String {

@@ -1,6 +1,7 @@
 //! Runs the built binary in a folder of its own.
 
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "only tests use this")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -80,6 +81,23 @@ impl Host {
 pub(crate) fn films(name: &str) -> &'static str {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins/movies/data");
     String::leak(folder.join(name).canonicalize().expect("the film table is there").display().to_string())
+}
+
+/// A record that inserts a film.
+pub(crate) fn film(movie_id: u32, year: &str) -> serde_json::Value {
+    record(&movie_id.to_string(), "Test & Co", year)
+}
+
+pub(crate) fn record(movie_id: &str, studio: &str, year: &str) -> serde_json::Value {
+    serde_json::json!({
+        "eventVersion": "1.0", "createdAt": 1_796_000_000.0, "origin": "USER",
+        "partitionKeys": {"movie_id": {"intT": movie_id}}, "clusteringKeys": {"studio": {"textT": studio}},
+        "sequenceNumber": "000000826000000000000000009999",
+        "newImage": {"valueCells": {
+            "movie_id": {"value": {"intT": movie_id}}, "studio": {"value": {"textT": studio}},
+            "title": {"value": {"textT": "Put Right"}}, "year": {"value": {"intT": year}},
+        }, "staticCells": {}},
+    })
 }
 
 /// These tests need a binary that carries the shipped plugins.

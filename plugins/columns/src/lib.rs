@@ -1,7 +1,7 @@
 //! A table plugin without code: a text template and metadata columns, from configuration.
 //!
 //! ```toml
-//! [table.plugin-config]
+//! [table.plugin_config]
 //! text = "{title} ({year})\n{plot}"
 //! metadata = [
 //!     "studio",                                       # a text to filter by

@@ -44,7 +44,8 @@ impl DeadLetters for MemoryLetters {
     async fn list(&self, filter: &LetterFilter) -> Result<Vec<StoredLetter>> {
         let contents = self.scope.lock();
         let passing = contents.letters.iter().filter(|(_, letter)| passes(filter, letter));
-        Ok(passing.map(|(&id, letter)| StoredLetter { id, letter: letter.clone() }).collect())
+        let without_image = |letter: &Letter| Letter { image: None, ..letter.clone() };
+        Ok(passing.map(|(&id, letter)| StoredLetter { id, letter: without_image(letter) }).collect())
     }
 
     async fn get(&self, id: u64) -> Result<Option<StoredLetter>> {

@@ -30,10 +30,12 @@ impl SqliteLetters {
 const LETTERS_PER_TRANSACTION: usize = 100;
 
 macro_rules! select_letters {
-    ($rest:literal) => {
+    ($image:literal, $rest:literal) => {
         concat!(
             "SELECT id, table_name, row_key, shard_id, sequence_number, place, class, reason, attempts, created_at_ms, ",
-            "host_version, plugin_digest, image, image_cut FROM letter ",
+            "host_version, plugin_digest, ",
+            $image,
+            ", image_cut FROM letter ",
             $rest
         )
     };
@@ -89,6 +91,7 @@ impl DeadLetters for SqliteLetters {
             .connections
             .read("list dead letters", move |connection| {
                 let mut statement = connection.prepare_cached(select_letters!(
+                    "NULL",
                     "WHERE (?1 IS NULL OR table_name = ?1) AND (?2 IS NULL OR class = ?2)
                      AND (?3 IS NULL OR created_at_ms >= ?3) AND (?4 IS NULL OR created_at_ms < ?4) ORDER BY id"
                 ))?;
@@ -108,7 +111,7 @@ impl DeadLetters for SqliteLetters {
         self.scope
             .connections
             .read("read a dead letter", move |connection| {
-                let mut statement = connection.prepare_cached(select_letters!("WHERE id = ?1"))?;
+                let mut statement = connection.prepare_cached(select_letters!("image", "WHERE id = ?1"))?;
                 let mut rows = statement.query([id])?;
                 rows.next()?.map(read_letter).transpose()
             })

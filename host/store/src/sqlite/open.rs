@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use keyvector_core::fingerprint::FINGERPRINT_FORMAT;
+use keyvector_core::key::KEY_FORMAT;
 use keyvector_core::port::{Error, Result};
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
@@ -14,6 +16,12 @@ use crate::StoreConfig;
 
 /// The number of the file's format, SQLite's `user_version`. Another one is refused.
 pub const STORE_FORMAT: i32 = 1;
+
+// What stands in the file has formats of its own: if one of them changes, so does the file's.
+const _: () = assert!(
+    STORE_FORMAT == 1 && KEY_FORMAT == 1 && FINGERPRINT_FORMAT == 1,
+    "raise STORE_FORMAT with the format of keys or fingerprints"
+);
 
 /// SQLite's `application_id`: "KVec".
 const APPLICATION_ID: i32 = 0x4b56_6563;
