@@ -57,14 +57,16 @@ fn shipped_plugin(wanted: &PluginRef) -> Result<PluginFile, Failure> {
     if let Some((name, bytes)) = files::PLUGINS.iter().find(|(shipped, _)| *shipped == name) {
         return Ok(PluginFile { name: (*name).to_owned(), bytes: Cow::Borrowed(bytes), shipped: true });
     }
+    Err(refuse_missing(wanted, &plugin_names()))
+}
+
+fn refuse_missing(wanted: &PluginRef, shipped: &[&str]) -> Failure {
     let missing = format!("no plugin {:?}: there is no file {}", wanted.name, wanted.path.display());
-    let names = plugin_names();
-    if names.is_empty() {
+    if shipped.is_empty() {
         let message = format!("{missing}, and this build carries no plugins");
-        return Err(Failure::new(Code::BadConfig, message).next("cargo xtask plugins, then build again"));
+        return Failure::new(Code::BadConfig, message).next("cargo xtask plugins, then build again");
     }
-    let message = format!("{missing}, and the shipped ones are {}", names.join(", "));
-    Err(Failure::new(Code::BadConfig, message))
+    Failure::new(Code::BadConfig, format!("{missing}, and the shipped ones are {}", shipped.join(", ")))
 }
 
 fn check_digest(found: &PluginFile, expected: &str) -> Result<(), Failure> {
@@ -115,4 +117,35 @@ fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_plugins_says_which_command_adds_them() {
+        let wanted = PluginRef::parse("movies", Path::new("")).unwrap();
+        let refused = refuse_missing(&wanted, &[]);
+        assert_eq!(
+            refused.message,
+            "no plugin \"movies\": there is no file movies, and this build carries no plugins"
+        );
+        assert_eq!(refused.next.as_deref(), Some("cargo xtask plugins, then build again"));
+        assert_eq!(refuse_missing(&wanted, &["columns"]).next, None);
+    }
+
+    #[test]
+    fn a_file_comes_before_a_shipped_plugin_of_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("movies.wasm"), b"own").unwrap();
+        let found = find_plugin(&PluginRef::parse("movies.wasm", folder.path()).unwrap()).unwrap();
+        assert_eq!((&*found.bytes, found.shipped), (&b"own"[..], false));
+        let digest = keyvector_sandbox::sha256_hex(b"own");
+        let pinned =
+            |digest: &str| PluginRef::parse(&format!("movies.wasm@sha256:{digest}"), folder.path()).unwrap();
+        assert!(find_plugin(&pinned(&digest.to_uppercase())).is_ok());
+        let refused = find_plugin(&pinned(&"0".repeat(64))).unwrap_err();
+        assert!(refused.message.contains(&digest), "{refused}");
+    }
 }

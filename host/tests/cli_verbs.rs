@@ -92,7 +92,10 @@ fn letters_are_listed_shown_replayed_and_dropped() {
 /// A record that gives the row of `key` a year that the plugin takes.
 fn well_again(key: &str) -> serde_json::Value {
     let part = |name: &str| {
-        let value = key.split('&').find_map(|part| part.strip_prefix(&format!("{name}="))).expect("the key has both columns");
+        let value = key
+            .split('&')
+            .find_map(|part| part.strip_prefix(&format!("{name}=")))
+            .expect("the key has both columns");
         value
             .replace("%20", " ")
             .replace("%26", "&")
