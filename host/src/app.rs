@@ -16,6 +16,7 @@ use keyvector_sandbox::{ColumnInfo, Engine, EngineConfig, OpenError, Plugin, Tab
 use keyvector_store::{Store, StoreConfig, TableScope};
 use rand::RngExt;
 
+use crate::clock;
 use crate::config::{self, Config};
 use crate::counters::Counters;
 use crate::embed::Embedder;
@@ -24,8 +25,9 @@ use crate::exit::{Code, Failure};
 use crate::lease_keeper::{self, KeeperRuntime, LeaseKeeper, LeaseTimes};
 use crate::shipped;
 use crate::source::file::FileSource;
-use crate::state::{self, Halt, Rendering};
-use crate::table::{KeyNames, Policy, Table};
+use crate::state::{self, Gap, Halt, Rendering};
+use crate::table::{KeyNames, OnGap, Policy, Table};
+use crate::verified::WRITES_LEASE;
 use crate::worker::{Outcome, Stop, Worker};
 
 /// When the host stops, the batch at work gets this long to be finished and checkpointed.
@@ -62,6 +64,11 @@ fn default_cache_folder() -> Option<std::path::PathBuf> {
 pub fn open_store(path: &Path, create: bool) -> Result<Store, Failure> {
     Store::open(path, StoreConfig { create, ..StoreConfig::default() })
         .map_err(|error| Failure::new(Code::Unreachable, error))
+}
+
+/// The store's part for this table and index: each index of a table has leases, and so positions, of its own.
+pub fn scope(store: &Store, config: &Config) -> TableScope {
+    store.table_scope(&format!("{}/{}", config.table.name, config.table.index.name))
 }
 
 /// Reads a `CREATE TABLE` statement.
@@ -187,7 +194,7 @@ pub async fn open_table(
     let (plugin, reads) = open_plugin(&described, &schema)?;
     let embedder = open_model(config, engine).await?;
     let description = index_description(config, &schema, &described.info, &embedder);
-    let scope = store.table_scope(&config.table.name);
+    let scope = scope(store, config);
     let index = scope.index(&config.table.index.name);
     if access == Access::Follow {
         refuse_other_rendering(config, &scope, &described).await?;
@@ -337,11 +344,12 @@ pub async fn follow(
     let times = LeaseTimes { failover: config.host.failover };
     let owner = format!("{}-{:08x}", std::process::id(), rand::rng().random::<u32>());
     finish_in_time(stop);
+    let shard_id = source.shard_id();
+    gap_of_another_source(table, &shard_id).await?;
     loop {
-        let taken =
-            lease_keeper::acquire(table.leases.as_ref(), &source.shard_id(), &owner, times, &stop.soon)
-                .await
-                .map_err(port_failure)?;
+        let taken = lease_keeper::acquire(table.leases.as_ref(), &shard_id, &owner, times, &stop.soon)
+            .await
+            .map_err(port_failure)?;
         let Some(taken) = taken else { return Ok(Outcome::Stopped) };
         let lease = LeaseKeeper::start(&keepers, table.leases.clone(), &taken, times);
         let reader = source.open(&taken.checkpoint).map_err(port_failure)?;
@@ -358,6 +366,29 @@ pub async fn follow(
             Outcome::LeaseLost => tracing::info!(table = table.name, "waiting to get the shard back"),
             outcome => return Ok(outcome),
         }
+    }
+}
+
+/// Changes of another source are neither before nor after this one's: what the first one still had is lost, and what this
+/// one has may be older than the index.
+async fn gap_of_another_source(table: &Table, shard_id: &str) -> Result<(), Failure> {
+    let leases = table.leases.list().await.map_err(port_failure)?;
+    let other =
+        leases.into_iter().find(|lease| lease.lease_key != shard_id && lease.lease_key != WRITES_LEASE);
+    let Some(other) = other else { return Ok(()) };
+    let name = &table.name;
+    let reason = format!("table {name} followed {} so far, and now {shard_id}", other.lease_key);
+    let gap = Gap { shard_id: shard_id.to_owned(), reason: reason.clone(), at_ms: clock::now_ms() };
+    let key = state::gap_key(name, &gap);
+    table.state.put(&key, &state::to_json(&gap)).await.map_err(port_failure)?;
+    tracing::error!(table = name, reason, "another source: a gap was recorded");
+    match table.policy.on_gap {
+        OnGap::Continue => Ok(()),
+        OnGap::Stop => Err(Failure::new(
+            Code::BadConfig,
+            format!("{reason}: one source's changes are neither before nor after another's"),
+        )
+        .next("go on with the first source, use another --store, or set on_gap = \"continue\"")),
     }
 }
 

@@ -110,7 +110,7 @@ pub struct Options {
     /// Name of the table in logs, letters and the store [default: the source's name]
     #[arg(long, value_name = "NAME", env = "KEYVECTOR_TABLE", global = true, hide_short_help = true)]
     pub table: Option<String>,
-    /// Raise it when the plugin or its configuration changes [default: 1]
+    /// Stands for one plugin and configuration; a table cannot be taken over to another yet [default: 1]
     #[arg(long, value_name = "N", env = "KEYVECTOR_REVISION", global = true, hide_short_help = true)]
     pub revision: Option<u64>,
     /// Changes read, rendered and written together [default: 256]
@@ -252,7 +252,8 @@ pub enum Verb {
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Uses ./keyvector-demo.db (or --store), which starts anew each time unless --keep. Ask it more afterwards:
+Uses ./keyvector-demo.db (or --store), which starts anew each time unless --keep; a store that no demo made is left
+alone. Ask it more afterwards:
   keyvector-host query \"lost at sea\"")]
 pub struct DemoArgs {
     /// Go on with the store of the last demo rather than start anew

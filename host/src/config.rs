@@ -73,7 +73,7 @@ pub struct TableConfig {
     pub plugin: PluginRef,
     /// The plugin's own configuration, as it gets it.
     pub plugin_config: serde_json::Map<String, serde_json::Value>,
-    /// Raised by the operator when the plugin or its configuration changes.
+    /// Stands for one plugin and configuration. This version takes no table over to another.
     pub revision: u32,
     pub dead_letters: DeadLetterPolicy,
     /// How often one row is tried before it is set aside.

@@ -1,6 +1,7 @@
 //! How the process ends: an exit code, and one or two lines that say what failed and what to do next.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Exit codes. 0 is done, 2 is wrong usage (clap's), the rest are here; `--help` lists them.
@@ -64,10 +65,24 @@ impl<T, E: fmt::Display> WithCode<T> for Result<T, E> {
     }
 }
 
+/// Writes a message for people to standard error. Nobody can be told that it cannot be written, and the work goes on all
+/// the same.
+pub fn tell(message: fmt::Arguments<'_>) {
+    io::stderr().lock().write_fmt(message).ok();
+}
+
+/// A line for people on standard error, where `eprintln!` would end the process if standard error is full or closed.
+macro_rules! say {
+    ($($message:tt)*) => {
+        $crate::exit::tell(format_args!("{}\n", format_args!($($message)*)))
+    };
+}
+pub(crate) use say;
+
 /// Prints an error for people on standard error and gives the exit code: that of the [`Failure`] in its chain, else 1.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     let (text, code) = describe(error);
-    eprintln!("{text}");
+    say!("{text}");
     code.into()
 }
 

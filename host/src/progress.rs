@@ -64,7 +64,10 @@ fn style() -> ProgressStyle {
         .progress_chars("━╸─")
 }
 
-/// Standard error for the log: suspends the bars while a line is written.
+/// Back to the line's start, and nothing on it.
+const ERASE_LINE: &[u8] = b"\r\x1b[2K";
+
+/// Standard error for the log: takes the bars away for a line, and they are drawn again below it.
 #[derive(Default)]
 pub struct LogWriter {
     line: Vec<u8>,
@@ -81,10 +84,10 @@ impl Write for LogWriter {
         if line.is_empty() {
             return Ok(());
         }
-        match BARS.get() {
-            Some(bars) => bars.suspend(|| io::stderr().write_all(&line)),
-            None => io::stderr().write_all(&line),
-        }
+        let Some(bars) = BARS.get() else { return io::stderr().write_all(&line) };
+        // Not `suspend`, which panics where the terminal is gone. A bar drawn since `clear` is erased by the line itself.
+        bars.clear().ok();
+        io::stderr().write_all(&[ERASE_LINE, &line].concat())
     }
 }
 

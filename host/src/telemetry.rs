@@ -26,8 +26,11 @@ pub fn start(output: &Output, filter_default: &str) -> Result<(), Failure> {
         true => LogFormat::Human,
         false => LogFormat::Json,
     });
-    let log =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(crate::progress::LogWriter::default);
+    // A line that cannot be written is lost; saying so would go to the same place.
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(crate::progress::LogWriter::default)
+        .log_internal_errors(false);
     let started = match format {
         LogFormat::Human => log.with_target(false).with_ansi(io::stderr().is_terminal()).try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),

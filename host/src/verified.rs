@@ -20,7 +20,7 @@ use crate::table::Table;
 use crate::vector;
 
 /// The lease under which writes that belong to no shard are made. Each writer takes it anew from whoever has it.
-const WRITES_LEASE: &str = "verified-writes";
+pub const WRITES_LEASE: &str = "verified-writes";
 
 /// A row that changes this often while it is written is left to the stream.
 const ROUNDS_MAX: u32 = 10;

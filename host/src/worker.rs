@@ -1,11 +1,13 @@
 //! The line that every change of one shard travels. The only place that knows the order of the stages.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use keyvector_core::collapse::{NetChange, collapse};
 use keyvector_core::document::RowFailure;
 use keyvector_core::fingerprint::hash_shard;
+use keyvector_core::key::RowKey;
 use keyvector_core::lease::{Checkpoint, Fenced};
 use keyvector_core::letter::Letter;
 use keyvector_core::plan::{Action, needs_stored, plan};
@@ -47,6 +49,8 @@ pub enum Outcome {
     /// The plugin or the model is broken, or no record can be read: the table is halted, and nothing of it was
     /// dead-lettered.
     Halted(String),
+    /// Record after record could not be read: the source or its schema is wrong. Nothing of it was dead-lettered.
+    Unreadable(String),
     /// Drained, but for rows that failed and of which nobody can tell whether they or the plugin are to blame. Their
     /// letters are not written and the checkpoint stands before them.
     Held(String),
@@ -100,8 +104,10 @@ pub struct Worker {
     /// Whether the shard has been at its tip since the lease was taken. Until then a crash may have left later states
     /// in the index than the records say, so no before image is trusted.
     reached_tip: bool,
-    /// The run of failures at which known rows were last tried.
-    proved_at_run: u32,
+    /// Rows with a held letter that have been well since: their vectors are good.
+    mended: BTreeSet<RowKey>,
+    /// How many letters were held when known rows were last tried in vain.
+    doubted: usize,
 }
 
 /// What became of one row of a batch.
@@ -126,7 +132,8 @@ impl Worker {
             held: Vec::new(),
             done: None,
             reached_tip: false,
-            proved_at_run: 0,
+            mended: BTreeSet::new(),
+            doubted: 0,
         }
     }
 
@@ -206,7 +213,7 @@ impl Worker {
         self.record_partitions(&partitions).await?;
         self.keep_rows(&changes).await?;
         let outcomes = self.apply(collapse(changes), !self.reached_tip).await?;
-        let outcomes = self.wait_without_queue(outcomes, &unreadable).await?;
+        let outcomes = self.wait_without_queue(outcomes, &places, &unreadable).await?;
         self.set_aside(outcomes, &places, unreadable, too_long).await?;
         self.checkpoint(batch.position).await?;
         self.counters.records(records);

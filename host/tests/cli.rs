@@ -204,3 +204,24 @@ fn logs_are_json_lines_where_there_is_no_terminal() {
     let filter = Host::new().run(&["--log", "=,=", "dlq", "list"]);
     assert_eq!(filter.code, 64, "{}", filter.stderr);
 }
+
+#[test]
+fn records_under_another_schema_exit_64() {
+    needs_plugins();
+    let host = Host::new();
+    host.write("other.cql", "CREATE TABLE k.other (id uuid PRIMARY KEY, title text);");
+    let done = host.run(&[
+        "--plugin",
+        "columns",
+        "--set",
+        "table.plugin_config.text={title}",
+        "--source",
+        films("films.jsonl"),
+        "--schema",
+        "other.cql",
+        "--until-drained",
+    ]);
+    assert_eq!(done.code, 64, "{}", done.stderr);
+    assert!(done.stderr.contains("--schema"), "{}", done.stderr);
+    assert_eq!(host.run(&["dlq", "list", "--exit-code"]).code, 0, "nothing was dead-lettered");
+}

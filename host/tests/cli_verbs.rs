@@ -3,7 +3,7 @@
 mod host;
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
 use host::{Host, films, json_lines, needs_plugins, record};
@@ -248,4 +248,149 @@ fn it_follows_until_asked_to_stop_and_exits_0() {
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(0), "SIGTERM ends it well");
     assert!(asked.elapsed() < Duration::from_secs(12), "in bounded time");
+}
+
+#[test]
+fn the_demo_deletes_only_what_a_demo_made() {
+    needs_plugins();
+    let host = Host::new();
+    host.run(&["--plugin", "movies", "--source", films("films.jsonl"), "--until-drained"]).ok();
+    let before = host.run(&["index", "dump"]).ok();
+    for flags in [&["demo", "--store", "keyvector.db"][..], &["demo", "--keep", "--store", "keyvector.db"]] {
+        let refused = host.run(flags);
+        assert_eq!(refused.code, 64, "{}{}", refused.stdout, refused.stderr);
+        assert!(refused.stderr.contains("--store FILE"), "{}", refused.stderr);
+    }
+    let mut command = host.command(&["demo"]);
+    let refused = command.env("KEYVECTOR_STORE", "keyvector.db").output().unwrap();
+    assert_eq!(refused.status.code(), Some(64));
+    assert_eq!(host.run(&["index", "dump"]).ok(), before, "the store is as it was");
+
+    // A demo's own store goes, and so does one in which nothing ever happened.
+    host.run(&["demo", "--store", "mine.db"]).ok();
+    host.run(&["demo", "--store", "mine.db"]).ok();
+    let fresh = keyvector_store::StoreConfig { create: true, ..Default::default() };
+    drop(keyvector_store::Store::open(host.path("fresh.db"), fresh).unwrap());
+    host.run(&["demo", "--store", "fresh.db"]).ok();
+}
+
+#[test]
+fn the_demo_leaves_a_store_in_use_alone() {
+    needs_plugins();
+    let host = Host::new();
+    let mut child = host.command(&["demo", "--follow"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("next ") {
+        line.clear();
+        assert!(out.read_line(&mut line).unwrap() > 0, "it ended early");
+    }
+    // It takes its lease again to follow.
+    std::thread::sleep(Duration::from_millis(500));
+    let refused = host.run(&["demo"]);
+    assert_eq!(refused.code, 69, "{}{}", refused.stdout, refused.stderr);
+    assert!(refused.stderr.contains("at work"), "{}", refused.stderr);
+    // What a killed host leaves behind is no host at work.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    host.run(&["demo"]).ok();
+}
+
+#[test]
+fn init_refuses_what_could_not_run_and_writes_nothing() {
+    needs_plugins();
+    let host = Host::new();
+    let init = ["init", "--source", films("films.jsonl")];
+    for (flags, says) in [
+        (&["--text", "{nope}"][..], "nope"),
+        (&["--text", "{title"], "has no `}`"),
+        (&["--text", "{title}", "--metadata", "title,title"], "title"),
+        (&["--plugin", "movies", "--text", "{title}"], "columns plugin"),
+        (&["--plugin", "movies", "--metadata", "title"], "columns plugin"),
+        (&["--plugin", "nowhere.wasm"], "nowhere.wasm"),
+        (&["--model", "nowhere"], "nowhere"),
+        (&["--schema", "none.cql"], "none.cql"),
+    ] {
+        let refused = host.run(&[&init[..], flags].concat());
+        assert_eq!(refused.code, 64, "{flags:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains(says), "{flags:?}: {}", refused.stderr);
+        assert!(!host.path("keyvector.toml").exists(), "{flags:?}");
+    }
+    host.run(&[&init[..], &["--plugin", "movies"]].concat()).ok();
+    host.run(&["check"]).ok();
+}
+
+#[test]
+fn an_index_that_is_not_there_yet_is_said_to_be_filled_by_a_run() {
+    needs_plugins();
+    let host = Host::with_films();
+    for verb in [&["index", "dump"][..], &["query", "x"]] {
+        let none = host.run(&[verb, &["--set", "table.index=[{name=\"other\"}]"]].concat());
+        assert_eq!(none.code, 64, "{}", none.stderr);
+        assert!(none.stderr.contains("has no index \"other\" yet"), "{}", none.stderr);
+        assert!(none.stderr.contains("next:  keyvector-host --until-drained"), "{}", none.stderr);
+    }
+}
+
+#[test]
+fn control_characters_of_rows_do_not_reach_the_terminal() {
+    needs_plugins();
+    let host = Host::new();
+    let mut record = record("1", "A\u{9b}31m", "1999");
+    record["newImage"]["valueCells"]["title"]["value"]["textT"] = "Red\u{9b}31m\u{7f}\u{85}\u{1b}[2J".into();
+    let mut poison = record.clone();
+    poison["partitionKeys"]["movie_id"]["intT"] = "2".into();
+    poison["newImage"]["valueCells"]["movie_id"]["value"]["intT"] = "2".into();
+    poison["newImage"]["valueCells"]["year"]["value"]["intT"] = "-1".into();
+    poison["sequenceNumber"] = "000000826000000000000000010000".into();
+    host.write("films.jsonl", &format!("{record}\n{poison}\n"));
+    let follow = ["--plugin", "movies", "--source", "films.jsonl", "--schema", films("table.cql")];
+    host.run(&[&follow[..], &["--until-drained"]].concat()).ok();
+    for (verb, is_json) in [
+        (&["preview"][..], false),
+        (&["preview", "--json"], true),
+        (&["query", "red"], false),
+        (&["query", "red\u{9b}", "--json"], true),
+        (&["index", "dump"], true),
+        (&["dlq", "list"], false),
+        (&["dlq", "list", "--json"], true),
+        (&["dlq", "show", "1"], false),
+        (&["dlq", "show", "1", "--json"], true),
+    ] {
+        let shown = host.run(verb).ok();
+        let raw = shown.chars().find(|&character| character.is_control() && character != '\n');
+        assert_eq!(raw, None, "{verb:?}: {shown:?}");
+        assert!(shown.contains("31m"), "{verb:?}: {shown}");
+        if is_json {
+            json_lines(&shown);
+        }
+    }
+    // Escaped, not lost.
+    let dumped = json_lines(&host.run(&["index", "dump"]).ok());
+    assert_eq!(dumped[0]["metadata"]["title"], "Red\u{9b}31m\u{7f}\u{85}\u{1b}[2J");
+}
+
+#[test]
+fn a_broken_standard_error_does_not_end_the_work() {
+    needs_plugins();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let host = Host::new();
+    for arguments in
+        [&["--plugin", "movies", "--until-drained", "-vv"][..], &["dlq", "drop", "--all"], &["resume"]]
+    {
+        let status = host.command(arguments).stderr(full()).status().unwrap();
+        assert_eq!(status.code(), Some(0), "{arguments:?}");
+    }
+    // A failure keeps its code.
+    let status = host.command(&["dlq", "show", "99"]).stderr(full()).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+    // Whoever read standard error has gone.
+    std::fs::remove_file(host.path("keyvector.db")).unwrap();
+    let mut child = host
+        .command(&["--plugin", "movies", "--until-drained", "-vv"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }

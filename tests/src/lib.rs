@@ -4,5 +4,6 @@
 //! disagree with them.
 
 pub mod changes;
+pub mod faulty;
 pub mod fold;
 pub mod line;

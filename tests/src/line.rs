@@ -3,24 +3,24 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use keyvector_core::change::{SequenceNumber, ViewType};
 use keyvector_core::document::{FailureClass, MetadataValue};
 use keyvector_core::index::{FINGERPRINT_KEY, IndexDescription, IndexLimits};
-use keyvector_core::index::{Hit, IndexQuery, StoredVector, Vector};
 use keyvector_core::key::RowKey;
-use keyvector_core::lease::{Checkpoint, Fenced, Lease, Tenure};
-use keyvector_core::letter::{Letter, LetterFilter, StoredLetter};
-use keyvector_core::port::{self, DeadLetters, LeaseTable, VectorIndex};
+use keyvector_core::lease::{Checkpoint, Fenced};
+use keyvector_core::letter::{Letter, LetterFilter};
+use keyvector_core::port::{self, DeadLetters, LeaseTable, State, VectorIndex};
 use keyvector_core::record;
 use keyvector_core::schema::TableSchema;
 use keyvector_host::config::TooLong;
 use keyvector_host::counters::{Counted, Counters};
 use keyvector_host::embed::local::LocalModel;
-use keyvector_host::embed::{Embedder, Embeddings, Model, ModelFailure, ModelInfo, Purpose};
+use keyvector_host::embed::{Embedder, Model, Purpose};
 use keyvector_host::lease_keeper::{KeeperRuntime, LeaseKeeper, LeaseTimes, TakenLease};
 use keyvector_host::source::{Batch, ShardReader, SourceRecord};
 use keyvector_host::table::{DeadLetterPolicy, KeyNames, OnGap, OnPoison, Policy, Table};
@@ -29,9 +29,10 @@ use keyvector_sandbox::{ColumnInfo, Engine, EngineConfig, Plugin, TablePlugin};
 use keyvector_store::MemoryStore;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use tokio::sync::Notify;
 
 use crate::changes::SCHEMA;
+pub use crate::faulty::Faults;
+use crate::faulty::{Faulty, FaultyModel};
 
 /// Where `cargo xtask plugins` puts the built plugins.
 pub fn plugin_file(name: &str) -> PathBuf {
@@ -59,162 +60,6 @@ impl Plugins {
     }
 }
 
-/// Decides at each step whether the process dies there. A death is a future that never ends: nothing of that life
-/// happens afterwards, and whoever waits for it drops it.
-pub struct Faults {
-    random: Mutex<StdRng>,
-    chance: f64,
-    dead: AtomicBool,
-    died: Notify,
-}
-
-impl Faults {
-    pub fn new(seed: u64, chance: f64) -> Arc<Self> {
-        Arc::new(Self {
-            random: Mutex::new(StdRng::seed_from_u64(seed)),
-            chance,
-            dead: AtomicBool::new(false),
-            died: Notify::new(),
-        })
-    }
-
-    pub fn none() -> Arc<Self> {
-        Self::new(0, 0.0)
-    }
-
-    /// Resolves when this life has ended.
-    pub async fn death(&self) {
-        let died = self.died.notified();
-        if !self.dead.load(Ordering::SeqCst) {
-            died.await;
-        }
-    }
-
-    async fn step(&self) {
-        if !self.dead.load(Ordering::SeqCst) && !self.random.lock().unwrap().random_bool(self.chance) {
-            return;
-        }
-        self.dead.store(true, Ordering::SeqCst);
-        self.died.notify_waiters();
-        std::future::pending::<()>().await;
-    }
-}
-
-/// A port whose every call may be the last: before it, or after it has done its work.
-pub struct Faulty<T> {
-    inner: T,
-    faults: Arc<Faults>,
-    /// Vectors put, for the check of what was paid.
-    puts: Arc<AtomicU64>,
-}
-
-impl<T> Faulty<T> {
-    async fn around<R>(&self, call: impl Future<Output = R>) -> R {
-        self.faults.step().await;
-        let result = call.await;
-        self.faults.step().await;
-        result
-    }
-}
-
-#[async_trait]
-impl<T: VectorIndex> VectorIndex for Faulty<T> {
-    async fn describe(&self) -> port::Result<Option<IndexDescription>> {
-        self.inner.describe().await
-    }
-    async fn create(&self, description: &IndexDescription) -> port::Result<()> {
-        self.inner.create(description).await
-    }
-    async fn get(&self, keys: &[&RowKey], with_data: bool) -> port::Result<Vec<Option<StoredVector>>> {
-        self.around(self.inner.get(keys, with_data)).await
-    }
-    async fn put(&self, tenure: &Tenure, vectors: &[Vector]) -> port::Result<Fenced> {
-        self.puts.fetch_add(vectors.len() as u64, Ordering::SeqCst);
-        // A part of a put may land alone.
-        let part = vectors.len() / 2;
-        self.faults.step().await;
-        if self.inner.put(tenure, &vectors[..part]).await? == Fenced::Lost {
-            return Ok(Fenced::Lost);
-        }
-        self.around(self.inner.put(tenure, &vectors[part..])).await
-    }
-    async fn delete(&self, tenure: &Tenure, keys: &[RowKey]) -> port::Result<Fenced> {
-        self.around(self.inner.delete(tenure, keys)).await
-    }
-    async fn query(&self, query: &IndexQuery) -> port::Result<Vec<Hit>> {
-        self.inner.query(query).await
-    }
-    async fn list(
-        &self,
-        after: Option<&str>,
-        limit: usize,
-        with_data: bool,
-    ) -> port::Result<Vec<StoredVector>> {
-        self.inner.list(after, limit, with_data).await
-    }
-}
-
-#[async_trait]
-impl<T: LeaseTable> LeaseTable for Faulty<T> {
-    async fn list(&self) -> port::Result<Vec<Lease>> {
-        self.inner.list().await
-    }
-    async fn create(&self, key: &str, parents: &[String], checkpoint: &Checkpoint) -> port::Result<()> {
-        self.inner.create(key, parents, checkpoint).await
-    }
-    async fn take(&self, seen: &Lease, owner: &str) -> port::Result<Option<Tenure>> {
-        self.inner.take(seen, owner).await
-    }
-    async fn renew(
-        &self,
-        tenure: &Tenure,
-        counter: u64,
-        checkpoint: Option<&Checkpoint>,
-    ) -> port::Result<Option<u64>> {
-        self.around(self.inner.renew(tenure, counter, checkpoint)).await
-    }
-    async fn release(&self, tenure: &Tenure, checkpoint: Option<&Checkpoint>) -> port::Result<Fenced> {
-        self.inner.release(tenure, checkpoint).await
-    }
-}
-
-#[async_trait]
-impl<T: DeadLetters> DeadLetters for Faulty<T> {
-    async fn write(&self, tenure: &Tenure, letters: &[Letter]) -> port::Result<Fenced> {
-        self.around(self.inner.write(tenure, letters)).await
-    }
-    async fn list(&self, filter: &LetterFilter) -> port::Result<Vec<StoredLetter>> {
-        self.inner.list(filter).await
-    }
-    async fn get(&self, id: u64) -> port::Result<Option<StoredLetter>> {
-        self.inner.get(id).await
-    }
-    async fn remove(&self, ids: &[u64]) -> port::Result<usize> {
-        self.inner.remove(ids).await
-    }
-}
-
-/// The model with the same faults around it, counting the texts that it was given.
-struct FaultyModel {
-    inner: Arc<LocalModel>,
-    faults: Arc<Faults>,
-    texts: Arc<AtomicU64>,
-}
-
-#[async_trait]
-impl Model for FaultyModel {
-    fn info(&self) -> &ModelInfo {
-        self.inner.info()
-    }
-    async fn embed(&self, texts: &[&str], purpose: Purpose) -> Result<Embeddings, ModelFailure> {
-        self.texts.fetch_add(texts.len() as u64, Ordering::SeqCst);
-        self.faults.step().await;
-        let result = self.inner.embed(texts, purpose).await;
-        self.faults.step().await;
-        result
-    }
-}
-
 /// What outlives a host: the store, the history, and how much of it has been written so far.
 pub struct World {
     pub store: MemoryStore,
@@ -226,6 +71,12 @@ pub struct World {
     pub puts: Arc<AtomicU64>,
     /// The batches as they were read, by line.
     pub cuts: Arc<Mutex<Vec<std::ops::Range<usize>>>>,
+    /// For every host that comes.
+    pub policy: Policy,
+    /// Until a lease may be taken away, by its owner's count.
+    pub failover: Duration,
+    /// Lines are appended, and batches cut, as the test says: by [`Self::append`] and by the policy.
+    pub by_hand: bool,
     model: Arc<LocalModel>,
 }
 
@@ -240,13 +91,48 @@ impl World {
             texts: Arc::default(),
             puts: Arc::default(),
             cuts: Arc::default(),
+            policy: Policy {
+                batch: 256,
+                poison_run_max: 50,
+                on_poison: OnPoison::Keep,
+                dead_letters: DeadLetterPolicy::Store,
+                on_gap: OnGap::Stop,
+            },
+            failover: HOUR,
+            by_hand: false,
             model: Arc::new(
                 LocalModel::open(&plugins.fake, &format!("{{\"dimension\":{dimension}}}")).unwrap(),
             ),
         }
     }
 
-    /// One life of a host: its table, behind faults.
+    /// As [`Self::new`], by hand.
+    pub fn by_hand(plugins: &Plugins) -> Self {
+        Self { by_hand: true, ..Self::new(plugins, Vec::new(), 8) }
+    }
+
+    /// These lines are there from now on, for hosts that come. Those that run see lines that were there from their start
+    /// and become [`Self::visible`].
+    pub fn append(&mut self, lines: &[String]) {
+        self.lines = Arc::new(self.lines.iter().chain(lines).cloned().collect());
+        self.visible.store(self.lines.len() as u64, Ordering::SeqCst);
+    }
+
+    /// One life of a host, from taking the lease on. `seed` decides the cuts, where they are not by hand.
+    pub async fn life(&self, plugins: &Plugins, owner: &str, faults: &Arc<Faults>, seed: u64) -> Life {
+        let keepers = KeeperRuntime::start().unwrap();
+        let plugin = open_movies(&plugins.movies, &self.schema);
+        let table = self.table(plugin, plugins.movies.digest(), faults).await;
+        let taken = self.take_lease(owner).await;
+        let reader = self.reader(&taken.checkpoint, seed);
+        let times = LeaseTimes { failover: self.failover };
+        let lease = LeaseKeeper::start(&keepers, table.leases.clone(), &taken, times);
+        let (counters, stop) = (Arc::new(Counters::default()), Stop::default());
+        let worker = Worker::new(table, lease, counters.clone(), &stop);
+        Life { worker, reader, counters, stop, keepers }
+    }
+
+    /// A host's table, behind faults.
     pub async fn table(&self, plugin: TablePlugin, digest: &str, faults: &Arc<Faults>) -> Arc<Table> {
         let reads: Vec<usize> =
             plugin.info().reads.iter().map(|name| self.schema.column_index(name).unwrap()).collect();
@@ -281,21 +167,11 @@ impl World {
             index: Arc::new(Faulty { inner: index, faults: faults.clone(), puts: self.puts.clone() }),
             description,
             index_limits: IndexLimits::default(),
-            rows: Arc::new(scope.rows("films", self.schema.clone())),
-            letters: Arc::new(Faulty {
-                inner: scope.letters(),
-                faults: faults.clone(),
-                puts: Arc::default(),
-            }),
-            state: Arc::new(scope.state()),
-            leases: Arc::new(Faulty { inner: scope.leases(), faults: faults.clone(), puts: Arc::default() }),
-            policy: Policy {
-                batch: 256,
-                poison_run_max: 50,
-                on_poison: OnPoison::Keep,
-                dead_letters: DeadLetterPolicy::Store,
-                on_gap: OnGap::Stop,
-            },
+            rows: Arc::new(Faulty::new(scope.rows("films", self.schema.clone()), faults)),
+            letters: Arc::new(Faulty::new(scope.letters(), faults)),
+            state: Arc::new(Faulty::new(scope.state(), faults)),
+            leases: Arc::new(Faulty::new(scope.leases(), faults)),
+            policy: self.policy.clone(),
             key_names: KeyNames::Plain,
         })
     }
@@ -305,9 +181,30 @@ impl World {
         let leases = self.store.table_scope("films").leases();
         leases.create("shard", &[], &Checkpoint::TrimHorizon).await.unwrap();
         let seen = leases.list().await.unwrap().into_iter().find(|lease| lease.lease_key == "shard").unwrap();
-        let sent = std::time::Instant::now();
+        let sent = Instant::now();
         let tenure = leases.take(&seen, owner).await.unwrap().unwrap();
         TakenLease { tenure, checkpoint: seen.checkpoint, sent }
+    }
+
+    /// How far the shard is done, as its lease says; nothing is taken.
+    pub async fn checkpoint(&self) -> Checkpoint {
+        let leases = self.store.table_scope("films").leases().list().await.unwrap();
+        leases
+            .into_iter()
+            .find(|lease| lease.lease_key == "shard")
+            .map_or(Checkpoint::TrimHorizon, |l| l.checkpoint)
+    }
+
+    /// All letters, without their images.
+    pub async fn letters(&self) -> Vec<Letter> {
+        let letters = self.store.table_scope("films").letters().list(&LetterFilter::default()).await.unwrap();
+        letters.into_iter().map(|stored| stored.letter).collect()
+    }
+
+    /// State items by key.
+    pub async fn state(&self, prefix: &str) -> BTreeMap<String, serde_json::Value> {
+        let items = self.store.table_scope("films").state().list(prefix).await.unwrap();
+        items.into_iter().map(|(key, item)| (key, serde_json::from_str(&item).unwrap())).collect()
     }
 
     /// Sets the shard back to its beginning, with everything that was written left in place.
@@ -336,6 +233,7 @@ impl World {
                 _ => 0,
             },
             random: StdRng::seed_from_u64(seed),
+            by_hand: self.by_hand,
         }
     }
 
@@ -395,18 +293,20 @@ pub struct LinesReader {
     cuts: Arc<Mutex<Vec<std::ops::Range<usize>>>>,
     next: usize,
     random: StdRng,
+    by_hand: bool,
 }
 
 #[async_trait]
 impl ShardReader for LinesReader {
     async fn next(&mut self, records_max: usize) -> port::Result<Batch> {
         let visible = self.visible.load(Ordering::SeqCst) as usize;
-        let most = records_max.min(1 + self.random.random_range(0..12));
+        let most =
+            if self.by_hand { records_max } else { records_max.min(1 + self.random.random_range(0..12)) };
         let range = self.next..visible.min(self.next + most);
         self.next = range.end;
         let at_tip = range.end == visible;
         // Empty at the tip with nothing to come means that the history is over: `until_drained` ends there.
-        if at_tip && visible < self.lines.len() {
+        if at_tip && visible < self.lines.len() && !self.by_hand {
             let more = self.random.random_range(1..40);
             self.visible.store((visible + more).min(self.lines.len()) as u64, Ordering::SeqCst);
             if range.is_empty() {
@@ -415,7 +315,10 @@ impl ShardReader for LinesReader {
         }
         if range.is_empty() {
             // Let whoever waits at the tip have the processor.
-            tokio::task::yield_now().await;
+            match self.by_hand {
+                true => tokio::time::sleep(Duration::from_millis(2)).await,
+                false => tokio::task::yield_now().await,
+            }
         } else {
             self.cuts.lock().unwrap().push(range.clone());
         }
@@ -448,27 +351,46 @@ pub async fn work_at_tip(plugins: &Plugins, world: &World) -> Counted {
 }
 
 async fn work_on(plugins: &Plugins, world: &World, set: impl FnOnce(Worker) -> Worker) -> Counted {
-    let keepers = KeeperRuntime::start().unwrap();
-    let table = world
-        .table(open_movies(&plugins.movies, &world.schema), plugins.movies.digest(), &Faults::none())
-        .await;
-    let taken = world.take_lease("host").await;
-    let reader = world.reader(&taken.checkpoint, 1);
-    let lease = LeaseKeeper::start(&keepers, table.leases.clone(), &taken, LeaseTimes { failover: HOUR });
-    let counters = Arc::new(Counters::default());
-    let worker = set(Worker::new(table, lease, counters.clone(), &Stop::default()));
-    assert_eq!(worker.run(reader, true).await.unwrap(), Outcome::Drained);
+    let mut life = world.life(plugins, "host", &Faults::none(), 1).await;
+    life.worker = set(life.worker);
+    let counters = life.counters.clone();
+    assert_eq!(life.run(true).await.unwrap(), Outcome::Drained);
     counters.read()
 }
 
+/// One life of a host, about to begin.
+pub struct Life {
+    pub worker: Worker,
+    pub reader: LinesReader,
+    pub counters: Arc<Counters>,
+    pub stop: Stop,
+    keepers: KeeperRuntime,
+}
+
+impl Life {
+    pub async fn run(self, until_drained: bool) -> port::Result<Outcome> {
+        let Self { worker, reader, keepers, .. } = self;
+        let outcome = worker.run(reader, until_drained).await;
+        drop(keepers);
+        outcome
+    }
+
+    /// The same, reading what `reader` makes of the lines.
+    pub async fn run_with<R: ShardReader + 'static>(
+        self,
+        reader: impl FnOnce(LinesReader) -> R,
+    ) -> port::Result<Outcome> {
+        let outcome = self.worker.run(reader(self.reader), true).await;
+        drop(self.keepers);
+        outcome
+    }
+}
+
 /// No lease expires in a test that has no clock of its own.
-pub const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
+pub const HOUR: Duration = Duration::from_secs(3600);
 
 /// The classes of a store's letters, by row key where they name one.
 pub async fn letters(world: &World) -> Vec<(Option<String>, FailureClass)> {
-    let letters = world.store.table_scope("films").letters().list(&LetterFilter::default()).await.unwrap();
-    letters
-        .into_iter()
-        .map(|stored| (stored.letter.key.map(|key| key.to_string()), stored.letter.class))
-        .collect()
+    let letters = world.letters().await;
+    letters.into_iter().map(|letter| (letter.key.map(|key| key.to_string()), letter.class)).collect()
 }

@@ -7,10 +7,9 @@ use std::sync::atomic::Ordering;
 
 use keyvector_core::document::FailureClass;
 use keyvector_core::lease::Checkpoint;
-use keyvector_host::counters::Counters;
-use keyvector_host::lease_keeper::{KeeperRuntime, LeaseKeeper, LeaseTimes};
-use keyvector_host::worker::{Stop, Worker};
-use keyvector_tests::line::{Faults, HOUR, Plugins, World, letters, open_movies, work_through};
+use keyvector_host::worker::Outcome;
+use keyvector_tests::faulty::{Call, Moment, When};
+use keyvector_tests::line::{Faults, Plugins, World, letters, work_at_tip, work_through};
 use serde_json::{Value, json};
 
 /// A record of the film `id` of one studio. Images are columns by name, each with its typed value.
@@ -59,31 +58,92 @@ fn block_on<T>(test: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(test)
 }
 
+/// Lets a host die at each moment of its way that `moment` names, over three rows of which the second may be poison, and
+/// says how often it came there.
+async fn die_at(plugins: &Plugins, moment: Moment, batch: usize, poison: bool) -> u32 {
+    let second = if poison { "[nan]" } else { "b" };
+    let lines = [record("1", None, plot("a")), record("2", None, plot(second)), record("3", None, plot("c"))];
+    for nth in 1.. {
+        let mut world = World::by_hand(plugins);
+        world.policy.batch = batch;
+        world.append(&lines);
+        let faults = Faults::death_at(moment, nth);
+        let host = world.life(plugins, "first", &faults, 0).await;
+        let died = tokio::select! {
+            biased;
+            () = faults.death() => true,
+            outcome = host.run(true) => {
+                assert_eq!(outcome.unwrap(), Outcome::Drained);
+                false
+            }
+        };
+        let place = format!("death {nth} at {moment:?}, batches of {batch}, poison: {poison}");
+        check_covered(&world, &place).await;
+        if !died {
+            return nth - 1;
+        }
+        work_through(plugins, &world).await;
+        check_covered(&world, &place).await;
+        assert_eq!(world.checkpoint().await, Checkpoint::At("3".into()), "{place}");
+    }
+    unreachable!("the counting does not end")
+}
+
+/// Everything that the checkpoint covers is in the index with its own vector, or in a letter.
+async fn check_covered(world: &World, place: &str) {
+    let covered = match world.checkpoint().await {
+        Checkpoint::At(text) => text.parse().unwrap(),
+        _ => 0,
+    };
+    let (index, letters) = (world.index().await, letters(world).await);
+    for (id, text) in [("1", "a"), ("2", "b"), ("3", "c")].into_iter().take(covered) {
+        let letter = (Some(key(id)), FailureClass::BadVector);
+        match index.get(&key(id)) {
+            Some((vector, _)) => assert_eq!(*vector, world.vector(text).await, "{place}: {id}"),
+            None => assert!(
+                letters.contains(&letter),
+                "{place}: the checkpoint is past {id}, its vector is not there"
+            ),
+        }
+    }
+}
+
 #[test]
 fn b01_the_checkpoint_never_runs_ahead_of_the_writes() {
     let plugins = Plugins::load(1);
+    let moments: [Moment; 9] = [
+        (Call::Embed, When::Before),
+        (Call::Embed, When::After),
+        (Call::Put, When::Before),
+        (Call::Put, When::Half),
+        (Call::Put, When::After),
+        (Call::Letters, When::Before),
+        (Call::Letters, When::After),
+        (Call::Checkpoint, When::Before),
+        (Call::Checkpoint, When::After),
+    ];
     block_on(async {
-        let lines =
-            [record("1", None, plot("a")), record("2", None, plot("b")), record("3", None, plot("c"))];
-        let world = world(&plugins, &lines);
-        // The host dies while the texts are on their way to the model: the first step of its life.
-        let faults = Faults::new(1, 1.0);
-        let keepers = KeeperRuntime::start().unwrap();
-        let table =
-            world.table(open_movies(&plugins.movies, &world.schema), plugins.movies.digest(), &faults).await;
-        let taken = world.take_lease("first").await;
-        let reader = world.reader(&taken.checkpoint, 1);
-        let lease = LeaseKeeper::start(&keepers, table.leases.clone(), &taken, LeaseTimes { failover: HOUR });
-        let worker = Worker::new(table, lease, Arc::new(Counters::default()), &Stop::default());
-        tokio::select! {
-            () = faults.death() => {}
-            outcome = worker.run(reader, true) => panic!("it should have died, not {outcome:?}"),
+        for moment in moments {
+            for poison in [false, true] {
+                for batch in [1, 2, 3] {
+                    let deaths = die_at(&plugins, moment, batch, poison).await;
+                    // One a batch, but for calls that have nothing to do in it, and texts that are tried again.
+                    match moment.0 {
+                        Call::Letters => {
+                            assert_eq!(deaths, u32::from(poison), "{moment:?} in batches of {batch}")
+                        }
+                        _ => assert!(deaths >= 1, "{moment:?} in batches of {batch}"),
+                    }
+                    if !poison && moment.0 != Call::Letters {
+                        assert_eq!(
+                            deaths as usize,
+                            3_usize.div_ceil(batch),
+                            "{moment:?} in batches of {batch}"
+                        );
+                    }
+                }
+            }
         }
-        assert_eq!(world.take_lease("second").await.checkpoint, Checkpoint::TrimHorizon);
-        assert!(world.index().await.is_empty());
-
-        work_through(&plugins, &world).await;
-        assert_eq!(world.index().await.into_keys().collect::<Vec<_>>(), [key("1"), key("2"), key("3")]);
     });
 }
 
@@ -156,14 +216,27 @@ fn b16_back_to_a_text_whose_successor_was_dead_lettered_is_nothing_and_from_it_a
             record("2", None, plot("other")),
             record("1", plot("[nan]"), plot("a")),
         ];
-        let mut world = world(&plugins, &[]);
-        for end in 1..=lines.len() {
-            world.lines = Arc::new(lines[..end].to_vec());
-            world.visible.store(end as u64, Ordering::SeqCst);
-            work_through(&plugins, &world).await;
-        }
-        assert_eq!(letters(&world).await, [(Some(key("1")), FailureClass::BadVector)]);
-        assert_eq!(world.index().await[&key("1")].0, world.vector("a").await);
+        let texts_and_embedded = async |at_tip: bool| {
+            let mut world = World::by_hand(&plugins);
+            let mut steps = Vec::new();
+            for line in &lines {
+                world.append(std::slice::from_ref(line));
+                let before = world.texts.load(Ordering::SeqCst);
+                let counted = match at_tip {
+                    true => work_at_tip(&plugins, &world).await,
+                    false => work_through(&plugins, &world).await,
+                };
+                steps.push((world.texts.load(Ordering::SeqCst) - before, counted.embedded));
+            }
+            assert_eq!(letters(&world).await, [(Some(key("1")), FailureClass::BadVector)]);
+            assert_eq!(world.index().await[&key("1")].0, world.vector("a").await);
+            steps
+        };
+        // The bad text is tried twice, and then the model's probe.
+        let bad = (3, 0);
+        // A host that asks the index finds the text there; one that trusts the before image sees another text.
+        assert_eq!(texts_and_embedded(false).await, [(1, 1), bad, (1, 1), (0, 0)]);
+        assert_eq!(texts_and_embedded(true).await, [(1, 1), bad, (1, 1), (1, 1)]);
     });
 }
 

@@ -6,7 +6,6 @@
 //! next batch may end anywhere. So crashes upon crashes are among them too.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
 use keyvector_core::change::{Before, Change, Origin};
 use keyvector_core::collapse::{NetChange, collapse};
@@ -50,7 +49,7 @@ impl State {
     }
 
     fn row(self) -> Option<Row> {
-        let cell = u8::try_from(ALL.iter().position(|&state| state == self).unwrap()).unwrap();
+        let cell = (0..).zip(ALL).find(|&(_, state)| state == self).map_or(0, |(cell, _): (u8, _)| cell);
         (self != Gone).then(|| Row::new([Cell::Bytes(&[cell])]))
     }
 
@@ -308,9 +307,7 @@ fn way(history: &[Step], places: &[(Place, usize, &str, usize)], mut at: usize, 
         at = from;
     }
     steps.reverse();
-    let mut words = format!("{history:?}, wrong at {end}:");
-    steps.iter().for_each(|step| write!(words, " {step};").unwrap());
-    words
+    format!("{history:?}, wrong at {end}: {}", steps.join("; "))
 }
 
 /// Every history of `length` changes over these states, of one row or of two. With two the first change is the first

@@ -30,6 +30,12 @@ impl Declared {
             if key.name.starts_with('_') {
                 return Err(format!("metadata key {:?}: names that begin with _ are the host's", key.name));
             }
+            if key.name.starts_with('$') {
+                return Err(format!(
+                    "metadata key {:?}: names that begin with $ are the filter language's",
+                    key.name
+                ));
+            }
             if declared.insert(key.name.clone(), key.value_type).is_some() {
                 return Err(format!("metadata key {:?} twice", key.name));
             }

@@ -383,6 +383,16 @@ fn read_source(table: &Section<'_>, plugin: &PluginRef, store: &Path) -> Result<
     Ok(FileSourceConfig { file, schema, view, on_gap, shipped })
 }
 
+impl Config {
+    /// Whether this is the shipped plugin on the shipped film table, as a demo has it. Seen from the folder in which the
+    /// process runs, since a store remembers whole paths.
+    pub fn follows_shipped_films(&self) -> bool {
+        let films = std::path::absolute(&self.store).map(|store| shipped_films(&store));
+        let followed = std::path::absolute(&self.table.source.file);
+        self.table.plugin.name == "movies" && films.is_ok() && films.ok() == followed.ok()
+    }
+}
+
 /// The film table is written out beside the store, where lines can be added to it by hand.
 fn shipped_films(store: &Path) -> PathBuf {
     let stem = store.file_stem().map_or_else(|| "keyvector".into(), |stem| stem.to_string_lossy());

@@ -29,11 +29,11 @@ impl Findings {
     fn note<T>(&mut self, what: &str, found: Result<(T, String), Failure>) -> Result<Option<T>> {
         match found {
             Ok((opened, words)) => {
-                show::line(format_args!("ok    {what:<14} {words}"))?;
+                show::line(format_args!("ok    {what:<14} {}", show::one_line(&words)))?;
                 Ok(Some(opened))
             }
             Err(failure) => {
-                show::line(format_args!("fix   {what:<14} {failure}"))?;
+                show::line(format_args!("fix   {what:<14} {}", show::one_line(&failure.message)))?;
                 if let Some(next) = &failure.next {
                     show::line(format_args!("      {:<14} {next}", "next:"))?;
                 }
@@ -159,7 +159,7 @@ async fn store(
     }
     let opened = app::open_store(&config.store, false).map(|store| (store, shown.display().to_string()));
     let Some(store) = findings.note("store", opened)? else { return Ok(()) };
-    let scope = store.table_scope(&config.table.name);
+    let scope = app::scope(&store, config);
     let index = scope.index(&config.table.index.name);
     let stored = index.describe().await.map_err(|error| port_failure("read the index", error))?;
     let fits = match (&stored, description) {

@@ -3,20 +3,22 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use keyvector_core::document::FailureClass;
+use keyvector_core::lease::Lease;
 use keyvector_core::letter::LetterFilter;
-use keyvector_core::port::DeadLetters;
+use keyvector_core::port::{DeadLetters, LeaseTable};
 use keyvector_store::Store;
 use serde_json::json;
 
-use super::{port_failure, query, run, show};
+use super::{port_failure, query, recall, run, show};
 use crate::app;
 use crate::cli::{Cli, DemoArgs};
-use crate::config::{Config, DEMO_STORE_FILE};
+use crate::config::{Config, DEMO_STORE_FILE, Given};
 use crate::drift::{Drift, drift};
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, say};
 use crate::query::Question;
 use crate::shipped;
 use crate::table::Table;
@@ -28,6 +30,9 @@ const TOP: u32 = 3;
 const FILMS_ROWS: usize = 302;
 
 pub(super) async fn demo(config: &Config, args: &DemoArgs, cli: &Cli) -> Result<()> {
+    if config.store.exists() {
+        refuse_no_demo(config, args.keep).await?;
+    }
     if !args.keep {
         start_anew(config)?;
     }
@@ -53,7 +58,7 @@ pub(super) async fn demo(config: &Config, args: &DemoArgs, cli: &Cli) -> Result<
     writeln!(out, "done     {}", run::summary(&followed.counted))?;
     drop(out);
     if followed.stopped {
-        eprintln!("stopped before all was done: keyvector-host demo --keep goes on");
+        say!("stopped before all was done: keyvector-host demo --keep goes on");
         return Ok(());
     }
 
@@ -66,7 +71,7 @@ pub(super) async fn demo(config: &Config, args: &DemoArgs, cli: &Cli) -> Result<
     next_steps(config, &*table.letters).await?;
     if args.follow {
         let followed = run::follow(config, &store, cli, false).await?;
-        eprintln!("stopped  {}", run::summary(&followed.counted));
+        say!("stopped  {}", run::summary(&followed.counted));
     }
     Ok(())
 }
@@ -90,6 +95,62 @@ fn start_anew(config: &Config) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Refuses a store that no demo made, and, unless it is kept, one at which a host is at work.
+async fn refuse_no_demo(config: &Config, keep: bool) -> Result<(), Failure> {
+    let shown = config.store.display();
+    let store = app::open_store(&config.store, false)
+        .map_err(|failure| failure.next("keyvector-host demo --store FILE uses another file"))?;
+    let remembered = recall(&store).await?;
+    let last = match &remembered {
+        Some(text) => Config::from_store(text, &config.store, &Given::default())
+            .ok()
+            .filter(Config::follows_shipped_films),
+        // The demo was left before it began.
+        None => Some(config.clone()),
+    };
+    let foreign = || {
+        Failure::new(Code::BadConfig, format!("the store {shown} was not made by a demo and is left alone"))
+            .next("keyvector-host demo --store FILE uses another file")
+    };
+    let last = last.ok_or_else(foreign)?;
+    let leases = app::scope(&store, &last).leases();
+    if remembered.is_none() && !read_leases(&leases).await?.is_empty() {
+        return Err(foreign());
+    }
+    if !keep && is_at_work(&leases, last.host.failover).await? {
+        let message = format!("a host is at work on {shown}, which the demo would delete");
+        return Err(Failure::new(Code::Unreachable, message)
+            .next("stop that host, or keyvector-host demo --store FILE uses another file"));
+    }
+    Ok(())
+}
+
+/// Whether the owner of a lease renews it, or another takes it: for longer than one renewal, it is looked at.
+async fn is_at_work(leases: &dyn LeaseTable, failover: Duration) -> Result<bool, Failure> {
+    const LOOK_EVERY: Duration = Duration::from_millis(100);
+    let before = read_leases(leases).await?;
+    if before.iter().all(|lease| lease.lease_owner.is_none()) {
+        return Ok(false);
+    }
+    // A third of the fail-over time passes between renewals. The owner of one that takes long is believed to live.
+    let (look_for, most) = (failover / 3 + Duration::from_millis(150), Duration::from_secs(10));
+    if look_for > most {
+        return Ok(true);
+    }
+    let started = Instant::now();
+    while started.elapsed() < look_for {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if read_leases(leases).await? != before {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn read_leases(leases: &dyn LeaseTable) -> Result<Vec<Lease>, Failure> {
+    leases.list().await.map_err(|error| port_failure("read the leases", error))
 }
 
 fn lines_in(path: &Path) -> Result<usize, Failure> {

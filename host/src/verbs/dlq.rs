@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{port_failure, show};
 use crate::cli::{DlqListArgs, DlqPickArgs, DlqReplayArgs, LetterFilterArgs};
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, say};
 use crate::table::Table;
 use crate::verified::{Error, Written, take_writes, verified_write};
 
@@ -24,10 +24,10 @@ pub(super) async fn list(letters: &dyn DeadLetters, table: &str, args: &DlqListA
     let found = find(letters, table, &args.filter).await?;
     if args.json {
         for stored in &found {
-            show::line(as_json(stored))?;
+            show::json_line(&as_json(stored))?;
         }
     } else if found.is_empty() {
-        eprintln!("no dead letters");
+        say!("no dead letters");
     } else {
         let mut shown = show::table(["id", "when", "class", "row", "place", "reason"]);
         for StoredLetter { id, letter } in &found {
@@ -36,7 +36,7 @@ pub(super) async fn list(letters: &dyn DeadLetters, table: &str, args: &DlqListA
                 show::moment(letter.created_at_ms),
                 letter.class.as_str().to_owned(),
                 letter.key.as_ref().map_or_else(|| "–".into(), |key| show::shortened(key.as_str(), 60)),
-                letter.place.clone(),
+                show::one_line(&letter.place),
                 show::shortened(&show::one_line(&letter.reason), REASON_SHOWN),
             ]);
         }
@@ -61,7 +61,7 @@ pub(super) async fn show(letters: &dyn DeadLetters, table: &str, id: u64, as_pro
         return Err(no_letter(id).into());
     };
     if as_program {
-        show::line(as_json(&stored))?;
+        show::json_line(&as_json(&stored))?;
         return Ok(());
     }
     let letter = &stored.letter;
@@ -72,10 +72,10 @@ pub(super) async fn show(letters: &dyn DeadLetters, table: &str, id: u64, as_pro
     field("letter", id.to_string());
     field("table", letter.table.clone());
     field("row", letter.key.as_ref().map_or_else(|| "not known".into(), ToString::to_string));
-    field("place", letter.place.clone());
+    field("place", show::one_line(&letter.place));
     field("when", show::moment(letter.created_at_ms));
     field("class", letter.class.as_str().to_owned());
-    field("reason", letter.reason.clone());
+    field("reason", show::lines(&letter.reason));
     field("attempts", letter.attempts.to_string());
     field("shard", letter.shard_id.clone());
     field("position", letter.sequence_number.to_string());
@@ -90,7 +90,7 @@ pub(super) async fn show(letters: &dyn DeadLetters, table: &str, id: u64, as_pro
         Some(_) => format!("next:  correct the row or the plugin, then keyvector-host dlq replay {id}"),
         None => format!("next:  correct the record at its source, then keyvector-host dlq drop {id}"),
     };
-    eprintln!("{next}");
+    say!("{next}");
     Ok(())
 }
 
@@ -113,7 +113,11 @@ pub(super) async fn replay(table: &Table, args: &DlqReplayArgs) -> Result<()> {
                 Ok(key) => key,
                 Err(why) => {
                     left += 1;
-                    show::line(format_args!("{id}  stays: {}: {why}", letter.place))?;
+                    show::line(format_args!(
+                        "{id}  stays: {}: {}",
+                        show::one_line(&letter.place),
+                        show::one_line(&why)
+                    ))?;
                     continue;
                 }
             },
@@ -137,7 +141,7 @@ pub(super) async fn replay(table: &Table, args: &DlqReplayArgs) -> Result<()> {
     }
     let removed =
         table.letters.remove(&well).await.map_err(|error| port_failure("remove dead letters", error))?;
-    eprintln!("{removed} replayed, {left} left");
+    say!("{removed} replayed, {left} left");
     Ok(())
 }
 
@@ -186,7 +190,7 @@ fn failed(error: Error) -> Failure {
 pub(super) async fn drop(letters: &dyn DeadLetters, table: &str, args: &DlqPickArgs) -> Result<()> {
     let ids: Vec<u64> = pick(letters, table, args).await?.iter().map(|stored| stored.id).collect();
     let removed = letters.remove(&ids).await.map_err(|error| port_failure("remove dead letters", error))?;
-    eprintln!("{removed} dropped");
+    say!("{removed} dropped");
     Ok(())
 }
 

@@ -21,7 +21,7 @@ pub(super) async fn dump(index: &dyn VectorIndex, with_data: bool) -> Result<()>
         let Some(end) = page.last() else { break };
         last = Some(end.key.clone());
         for vector in &page {
-            writeln!(out, "{}", as_json(vector))?;
+            writeln!(out, "{}", show::json_text(&as_json(vector).to_string()))?;
         }
     }
     out.flush()?;

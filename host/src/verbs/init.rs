@@ -9,9 +9,11 @@ use keyvector_core::schema::{ColumnKind, TableSchema};
 use keyvector_cql::CqlType;
 use serde_json::{Map, Value, json};
 
+use super::preview;
+use crate::app;
 use crate::cli::{InitArgs, Options};
-use crate::config::{Config, InitAnswers};
-use crate::exit::{Code, Failure};
+use crate::config::{Config, InitAnswers, PluginRef};
+use crate::exit::{Code, Failure, WithCode, say, tell};
 
 /// The plugin that needs no code.
 const COLUMNS: &str = "columns";
@@ -44,15 +46,16 @@ pub(super) fn init(args: &InitArgs, options: &Options) -> Result<()> {
             None,
         )?),
     };
-    let schema = read_schema(&schema_path)?;
+    let schema = app::read_schema(&schema_path)?;
     let plugin = ask.or_default(
         options.plugin.as_deref(),
         "Table plugin (columns needs no code; else a .wasm file)",
         COLUMNS,
     )?;
-    let plugin_config = match plugin.trim_end_matches(".wasm") == COLUMNS {
+    let named = PluginRef::parse(&plugin, Path::new("")).code(Code::BadConfig)?;
+    let plugin_config = match named.stem() == COLUMNS {
         true => columns_config(args, &schema, &mut ask)?,
-        false => Map::new(),
+        false => refuse_template(args, &plugin)?,
     };
     let answers = InitAnswers {
         table: options.table.clone().unwrap_or_else(|| schema.table.clone()),
@@ -68,30 +71,44 @@ pub(super) fn init(args: &InitArgs, options: &Options) -> Result<()> {
     };
     let text = answers.to_toml().context("fill in the example")?;
     // What was typed may be refused: better now than at the next command.
-    Config::parse(&text, &args.output, &[]).map_err(Failure::from)?;
+    let mut settings = options.given().settings;
+    settings.retain(|setting| setting.path.starts_with("host."));
+    let config = Config::parse(&text, &args.output, &settings).map_err(Failure::from)?;
+    refuse_what_cannot_run(&config, &schema)?;
     write_new(&args.output, &text, args.force).map_err(|error| {
         Failure::new(Code::Unreachable, format!("write {}: {error}", args.output.display()))
     })?;
 
-    eprintln!("wrote {}", args.output.display());
+    say!("wrote {}", args.output.display());
     let config = match args.output.as_os_str() == crate::config::CONFIG_FILE {
         true => String::new(),
         false => format!(" --config {}", args.output.display()),
     };
-    eprintln!(
-        "next:  keyvector-host preview{config}    a few of your rows as text and metadata; costs nothing"
-    );
-    eprintln!("       keyvector-host check{config}      opens everything and says what to fix");
-    eprintln!("       keyvector-host{config}            follows the table until stopped");
+    say!("next:  keyvector-host preview{config}    a few of your rows as text and metadata; costs nothing");
+    say!("       keyvector-host check{config}      opens everything and says what to fix");
+    say!("       keyvector-host{config}            follows the table until stopped");
     Ok(())
 }
 
-fn read_schema(path: &Path) -> Result<TableSchema, Failure> {
-    let text = fs::read_to_string(path).map_err(|error| {
-        Failure::new(Code::Unreachable, format!("read the schema {}: {error}", path.display()))
-    })?;
-    TableSchema::parse_cql(&text)
-        .map_err(|error| Failure::new(Code::BadConfig, format!("{}: {error}", path.display())))
+/// Loads the plugin with its configuration on this table, and the model: what fails here would fail at every start.
+fn refuse_what_cannot_run(config: &Config, schema: &TableSchema) -> Result<(), Failure> {
+    let engine = app::engine(config)?;
+    let described = app::describe_plugin(config, &engine)?;
+    app::open_plugin(&described, schema)?;
+    preview::model_limits(config, &engine)?;
+    Ok(())
+}
+
+/// Other plugins have configurations of their own, of which nothing is known here.
+fn refuse_template(args: &InitArgs, plugin: &str) -> Result<Map<String, Value>, Failure> {
+    let flag = match (&args.text, &args.metadata) {
+        (None, None) => return Ok(Map::new()),
+        (Some(_), _) => "--text is a template",
+        (None, Some(_)) => "--metadata names columns",
+    };
+    let message = format!("{flag} for the {COLUMNS} plugin, and the plugin is {plugin}");
+    Err(Failure::new(Code::BadConfig, message)
+        .next("leave it out, and set [table.plugin_config] afterwards; or leave --plugin out"))
 }
 
 /// The columns plugin's configuration: a template over the text columns, unless told.
@@ -100,7 +117,7 @@ fn columns_config(
     schema: &TableSchema,
     ask: &mut Ask,
 ) -> Result<Map<String, Value>, Failure> {
-    eprintln!("columns of {}: {}", schema.table, column_names(schema).join(", "));
+    say!("columns of {}: {}", schema.table, column_names(schema).join(", "));
     let texts: Vec<String> = schema
         .columns
         .iter()
@@ -218,8 +235,8 @@ impl Ask {
         let failed = |error: io::Error| Failure::new(Code::Failed, format!("ask on the terminal: {error}"));
         loop {
             match default {
-                Some(default) if !default.is_empty() => eprint!("{question} [{default}]: "),
-                _ => eprint!("{question}: "),
+                Some(default) if !default.is_empty() => tell(format_args!("{question} [{default}]: ")),
+                _ => tell(format_args!("{question}: ")),
             }
             let mut line = String::new();
             if io::stdin().lock().read_line(&mut line).map_err(failed)? == 0 {

@@ -11,6 +11,8 @@ use keyvector_cql::{CqlType, CqlValue, TYPE_DEPTH_MAX, canonical_text};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::show::json_text;
+
 /// Reads lines and writes for each its row's key, or `error: ` with the class of failure and the reason: as many lines
 /// out as in.
 ///
@@ -75,7 +77,7 @@ pub(super) fn decode(schema: &TableSchema, key: &str, mut output: impl Write) ->
         let literal = literal(cql_type, &CqlValue::decode(cql_type, &bytes)?);
         conditions.push(literal.map(|literal| format!("{} = {literal}", quote_identifier(name))));
     }
-    writeln!(output, "{{{}}}", members.join(","))?;
+    writeln!(output, "{}", json_text(&format!("{{{}}}", members.join(","))))?;
     writeln!(output, "{}", where_clause(schema))?;
     if let Some(conditions) = conditions.into_iter().collect::<Option<Vec<_>>>() {
         writeln!(output, "WHERE {}", conditions.join(" AND "))?;

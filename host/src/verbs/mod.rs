@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use keyvector_core::port::{self, State};
+use keyvector_core::port::{self, State, VectorIndex};
 use keyvector_store::Store;
 
 use crate::app::{self, Access};
@@ -72,12 +72,17 @@ async fn with_table(cli: &Cli) -> Result<()> {
         Some(Verb::Query(args)) => query::run(&*open(&to_look(options).await?).await?, args).await,
         Some(Verb::Index { verb: IndexVerb::Dump { vectors } }) => {
             let config = to_look(options).await?;
-            let scope = open_store(&config)?.table_scope(&config.table.name);
-            index::dump(&scope.index(&config.table.index.name), *vectors).await
+            let store = open_store(&config)?;
+            let index = app::scope(&store, &config).index(&config.table.index.name);
+            let described = index.describe().await.map_err(|error| port_failure("read the index", error))?;
+            if described.is_none() {
+                return Err(no_index(&store, &config).into());
+            }
+            index::dump(&index, *vectors).await
         }
         Some(Verb::Dlq { verb }) => {
             let config = to_look(options).await?;
-            let letters = open_store(&config)?.table_scope(&config.table.name).letters();
+            let letters = app::scope(&open_store(&config)?, &config).letters();
             match verb {
                 DlqVerb::List(args) => dlq::list(&letters, &config.table.name, args).await,
                 DlqVerb::Show { id, json } => dlq::show(&letters, &config.table.name, *id, *json).await,
@@ -90,7 +95,7 @@ async fn with_table(cli: &Cli) -> Result<()> {
         }
         Some(Verb::Resume) => {
             let config = to_look(options).await?;
-            let state = open_store(&config)?.table_scope(&config.table.name).state();
+            let state = app::scope(&open_store(&config)?, &config).state();
             resume::resume(&state, &config.table.name).await
         }
         Some(Verb::Init(_) | Verb::Keys { .. }) => unreachable!("done without a table"),
@@ -154,6 +159,13 @@ fn open_store(config: &Config) -> Result<Store, Failure> {
 fn no_store(path: &Path) -> Failure {
     Failure::new(Code::Unreachable, format!("there is no store {} yet", path.display()))
         .next("keyvector-host --until-drained makes and fills it")
+}
+
+/// The store is there, but nobody has followed this table into this index.
+fn no_index(store: &Store, config: &Config) -> Failure {
+    let message =
+        format!("the store {} has no index {:?} yet", store.path().display(), config.table.index.name);
+    Failure::new(Code::BadConfig, message).next("keyvector-host --until-drained fills it")
 }
 
 /// The table with everything that works on it, to ask or to repair.

@@ -52,14 +52,14 @@ pub(super) fn inspect(options: &Options, file: &str, as_program: bool) -> Result
         }
     }
     if as_program {
-        show::line(parts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Value>())?;
+        show::json_line(&parts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<Value>())?;
         return Ok(());
     }
     let mut shown = show::table([]);
     for (name, value) in &parts {
         let value = match value.as_u64() {
             Some(bytes) if name.contains("bytes") => units::show_size(bytes),
-            _ => plain(value),
+            _ => show::lines(&plain(value)),
         };
         shown.add_row([name.replace("_bytes", "").replace('_', " "), value]);
     }

@@ -27,7 +27,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::embed::local::LocalModel;
 use crate::embed::{Model, ModelLimits, estimate_tokens};
-use crate::exit::{Code, Failure, WithCode};
+use crate::exit::{Code, Failure, WithCode, say};
 use crate::render::{AfterDocument, render_image};
 use crate::shipped;
 use crate::source::ShardReader;
@@ -51,20 +51,20 @@ pub(super) async fn preview(config: &Config, args: &PreviewArgs) -> Result<()> {
         let rendered = rendered.map_err(|broken| Failure::new(Code::PluginBroken, broken))?;
         let measured = Measured::of(key, &rendered, &described.info.metadata, &schema, &limits);
         match args.json {
-            true => show::line(measured.as_json(key, &rendered))?,
+            true => show::json_line(&measured.as_json(key, &rendered))?,
             false => show::line(measured.as_text(key, &rendered))?,
         }
     }
     if rows.is_empty() {
-        eprintln!("no rows yet");
+        say!("no rows yet");
     } else if !args.json {
-        eprintln!("next:  keyvector-host check    opens everything and says what to fix");
+        say!("next:  keyvector-host check    opens everything and says what to fix");
     }
     Ok(())
 }
 
 /// What the model takes, in its own words: no text is embedded.
-fn model_limits(config: &Config, engine: &Engine) -> Result<ModelLimits, Failure> {
+pub(super) fn model_limits(config: &Config, engine: &Engine) -> Result<ModelLimits, Failure> {
     let file = shipped::find_plugin(&config.table.index.model)?;
     let plugin = engine.load(&file.name, &file.bytes).code(Code::BadConfig)?;
     let text = Value::Object(config.table.index.model_config.clone()).to_string();
@@ -84,7 +84,7 @@ async fn rows(
     }
     if config.store.exists() {
         let store = app::open_store(&config.store, false)?;
-        let stored = store.table_scope(&config.table.name).rows(&config.table.name, schema.clone());
+        let stored = app::scope(&store, config).rows(&config.table.name, schema.clone());
         let found = match args.key.as_slice() {
             [] => stored.scan(None, args.limit, clock::now_ms()).await,
             keys => {
@@ -240,7 +240,8 @@ impl Measured {
                 let mut text = document.text.lines().map(show::one_line);
                 lines.push(format!("text      {}", text.next().unwrap_or_default()));
                 lines.extend(text.map(|line| format!("          {line}")));
-                lines.push(format!("metadata  {}", Value::Object(show::metadata_object(&document.metadata))));
+                let metadata = Value::Object(show::metadata_object(&document.metadata));
+                lines.push(format!("metadata  {}", show::json_text(&metadata.to_string())));
                 lines.push(format!(
                     "size      text {} bytes, about {} tokens · metadata {} of {} bytes, filterable {} of {}",
                     show::thousands(self.text_bytes),
@@ -253,7 +254,7 @@ impl Measured {
             }
             other => lines.push(format!("no vector {}", no_vector(other))),
         }
-        lines.extend(self.problems.iter().map(|problem| format!("problem   {problem}")));
+        lines.extend(self.problems.iter().map(|problem| format!("problem   {}", show::one_line(problem))));
         lines.push(String::new());
         lines.join("\n")
     }

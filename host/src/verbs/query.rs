@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::show;
 use crate::cli::QueryArgs;
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, say};
 use crate::query::{Answer, Error, Exhausted, Found, Question, query};
 use crate::table::Table;
 
@@ -17,13 +17,13 @@ pub(super) async fn run(table: &Table, args: &QueryArgs) -> Result<()> {
     let question = Question { text: &args.text, filter, top: args.top };
     let answer = ask(table, &question).await?;
     if args.json {
-        show::line(as_json(table, &question, &answer))?;
+        show::json_line(&as_json(table, &question, &answer))?;
     } else if args.keys_only {
         for found in &answer.found {
             show::line(&found.key)?;
         }
     } else if answer.found.is_empty() {
-        eprintln!(
+        say!(
             "no rows: {}",
             if question.filter.is_some() { "nothing passes the filter" } else { "the index is empty" }
         );
@@ -31,7 +31,7 @@ pub(super) async fn run(table: &Table, args: &QueryArgs) -> Result<()> {
         show::line(as_table(table, &answer))?;
     }
     if answer.stale > 0 {
-        eprintln!("{} hits left out: their rows are gone or expired", answer.stale);
+        say!("{} hits left out: their rows are gone or expired", answer.stale);
     }
     Ok(())
 }
@@ -94,7 +94,12 @@ fn as_table(table: &Table, answer: &Answer) -> String {
         DistanceMetric::Euclidean => "distance",
     };
     let mut shown = show::table([]);
-    shown.set_header([near].into_iter().chain(keys.iter().copied()).chain(["key"]));
+    shown.set_header(
+        [near.to_owned()]
+            .into_iter()
+            .chain(keys.iter().map(|key| show::one_line(key)))
+            .chain(["key".to_owned()]),
+    );
     for found in &answer.found {
         shown.add_row(cells(table, &keys, found));
     }

@@ -15,7 +15,7 @@ use crate::app::{self, Access};
 use crate::cli::Cli;
 use crate::config::Config;
 use crate::counters::{Counted, Counters};
-use crate::exit::{Code, Failure};
+use crate::exit::{Code, Failure, say};
 use crate::progress::{self, Progress};
 use crate::shipped;
 use crate::table::Table;
@@ -34,7 +34,7 @@ pub(super) async fn run(config: &Config, cli: &Cli) -> Result<()> {
     let store = prepare(config).await?;
     let followed = follow(config, &store, cli, cli.run.until_drained).await?;
     let done = if followed.stopped { "stopped" } else { "drained" };
-    eprintln!("{done:<8} {}", summary(&followed.counted));
+    say!("{done:<8} {}", summary(&followed.counted));
     if cli.run.strict {
         let filter = LetterFilter { table: Some(config.table.name.clone()), ..Default::default() };
         let left = followed
@@ -97,7 +97,7 @@ pub(super) async fn follow(
     remember(store, config).await?;
 
     if !until_drained && std::io::stderr().is_terminal() {
-        eprintln!("following {}; stop with Ctrl-C", typed(&config.table.source.file).display());
+        say!("following {}; stop with Ctrl-C", typed(&config.table.source.file).display());
     }
     let counters = Arc::new(Counters::default());
     let stop = Stop::default();
@@ -114,6 +114,11 @@ pub(super) async fn follow(
     let stopped = match outcome? {
         Outcome::Drained => false,
         Outcome::Stopped | Outcome::LeaseLost => true,
+        Outcome::Unreadable(reason) => {
+            let message = format!("table {}: {reason}; nothing of it was dead-lettered", config.table.name);
+            return Err(Failure::new(Code::BadConfig, message)
+                .next("correct the schema (--schema) or the source, then start again"));
+        }
         Outcome::Held(reason) => {
             let message =
                 format!("{reason}: nothing was dead-lettered, and the checkpoint stands before them");

@@ -1,5 +1,6 @@
 //! Rows, metadata and tables as they are printed.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use comfy_table::presets;
@@ -13,6 +14,28 @@ use serde_json::{Map, Value};
 /// Writes a line of data to standard output.
 pub(super) fn line(text: impl std::fmt::Display) -> io::Result<()> {
     writeln!(io::stdout().lock(), "{text}")
+}
+
+/// Writes one JSON value as a line of data to standard output; nothing in it steers a terminal.
+pub(super) fn json_line(value: &Value) -> io::Result<()> {
+    line(json_text(&value.to_string()))
+}
+
+/// JSON text with the control characters escaped that JSON lets through: U+007F to U+009F, some of which steer terminals.
+/// They stand in strings only, so the value stays the same.
+pub(super) fn json_text(json: &str) -> Cow<'_, str> {
+    let steers = |character: char| ('\u{7f}'..='\u{9f}').contains(&character);
+    if !json.contains(steers) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        match steers(character) {
+            true => out.push_str(&format!("\\u{:04x}", u32::from(character))),
+            false => out.push(character),
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// A table for people, without frames. Nothing is wrapped: a key that is cut in two cannot be copied.
@@ -120,6 +143,11 @@ pub(super) fn one_line(text: &str) -> String {
     out
 }
 
+/// A text with its lines, nothing in them that steers a terminal.
+pub(super) fn lines(text: &str) -> String {
+    text.lines().map(one_line).collect::<Vec<_>>().join("\n")
+}
+
 /// The first `characters` of a text, with `…` where it goes on.
 pub(super) fn shortened(text: &str, characters: usize) -> String {
     match text.char_indices().nth(characters) {
@@ -161,6 +189,17 @@ mod tests {
             (thousands(0), thousands(999), thousands(1_234_567)),
             ("0".into(), "999".into(), "1,234,567".into())
         );
+    }
+
+    #[test]
+    fn json_for_terminals_is_the_same_value_without_control_characters() {
+        let value = Value::from("a\u{7f}\u{80}\u{9b}31m\u{9f}\u{a0}\u{1b}é");
+        let text = value.to_string();
+        let shown = json_text(&text);
+        assert!(!shown.chars().any(char::is_control), "{shown:?}");
+        assert!(shown.contains("\\u009b31m") && shown.contains('é'), "{shown}");
+        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), value);
+        assert!(matches!(json_text("{\"a\":1}"), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use keyvector_core::key::RowKey;
 use keyvector_core::lease::{Checkpoint, Fenced};
 use keyvector_core::letter::Letter;
 use keyvector_core::port::{self, RowWrite};
+use keyvector_core::row::Row;
 
 use super::{Interrupt, Outcome, Step, Worker};
 use crate::clock;
@@ -184,7 +185,7 @@ impl Worker {
     pub(super) async fn record_partitions(&self, partitions: &[PartitionChange]) -> Step<()> {
         for change in partitions {
             let key = state::waiting_key(&self.table.name, &self.shard_id, &change.partition);
-            let before = state::read::<WaitingPartition>(self.table.state.as_ref(), &key).await?;
+            let before = self.waiting_partition(&key).await?;
             let waiting = WaitingPartition::after(before, &self.shard_id, change);
             self.put_state(&key, &state::to_json(&waiting)).await?;
             self.keep_statics(change).await?;
@@ -197,6 +198,27 @@ impl Worker {
             );
         }
         Ok(())
+    }
+
+    async fn waiting_partition(&self, key: &str) -> Step<Option<WaitingPartition>> {
+        let mut backoff = Backoff::new();
+        loop {
+            match state::read(self.table.state.as_ref(), key).await {
+                Ok(waiting) => return Ok(waiting),
+                Err(error) => self.again("reading state", error, &mut backoff).await?,
+            }
+        }
+    }
+
+    /// The first rows that are kept, in key order.
+    pub(super) async fn first_rows(&self, limit: usize) -> Step<Vec<(String, Row)>> {
+        let mut backoff = Backoff::new();
+        loop {
+            match self.table.rows.scan(None, limit, clock::now_ms()).await {
+                Ok(rows) => return Ok(rows),
+                Err(error) => self.again("reading rows", error, &mut backoff).await?,
+            }
+        }
     }
 
     async fn keep_statics(&self, change: &PartitionChange) -> Step<()> {

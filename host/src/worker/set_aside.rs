@@ -20,6 +20,8 @@ use crate::table::{DeadLetterPolicy, OnPoison};
 
 /// So many known rows are tried to tell whether a plugin still works.
 const KNOWN_ROWS_TRIED: usize = 20;
+/// So many of the rows that a shard waits for are named each time.
+const WAITING_NAMED_MAX: usize = 5;
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -28,6 +30,7 @@ impl Worker {
     pub(super) async fn wait_without_queue(
         &self,
         mut outcomes: Vec<RowOutcome>,
+        places: &Places,
         unreadable: &[Letter],
     ) -> Step<Vec<RowOutcome>> {
         if self.table.policy.dead_letters == DeadLetterPolicy::Store {
@@ -43,15 +46,26 @@ impl Worker {
                 return Ok(outcomes);
             }
             self.counters.waiting(true);
-            let class = failed.iter().filter_map(|row| row.failure.as_ref()).map(|failure| failure.class);
-            let class = class.chain(unreadable.iter().map(|letter| letter.class)).next();
-            tracing::error!(
-                shard_id = self.shard_id,
-                rows = failed.len() + unreadable.len(),
-                class = class.map_or("", FailureClass::as_str),
-                place = unreadable.first().map_or("", |letter| letter.place.as_str()),
-                "the shard waits for a row that cannot be indexed, since dead_letters = \"none\""
-            );
+            let rows = failed.len() + unreadable.len();
+            for RowOutcome { change, failure, .. } in failed.iter().take(WAITING_NAMED_MAX) {
+                tracing::error!(
+                    shard_id = self.shard_id,
+                    rows,
+                    class = failure.as_ref().map_or("", |failure| failure.class.as_str()),
+                    place = places.name(change.position, &self.shard_id, &change.sequence_number),
+                    key = self.table.key_names.of(&change.key),
+                    "the shard waits for a row that cannot be indexed, since dead_letters = \"none\""
+                );
+            }
+            for letter in unreadable.iter().take(WAITING_NAMED_MAX) {
+                tracing::error!(
+                    shard_id = self.shard_id,
+                    rows,
+                    class = letter.class.as_str(),
+                    place = letter.place,
+                    "the shard waits at a record that cannot be read, since dead_letters = \"none\""
+                );
+            }
             tokio::select! {
                 () = self.stop.now.cancelled() => return Err(Interrupt::Outcome(Outcome::Stopped)),
                 () = self.stop.soon.cancelled() => return Err(Interrupt::Outcome(Outcome::Stopped)),
@@ -74,11 +88,26 @@ impl Worker {
             return Ok(());
         }
         self.write_letters(&too_long).await?;
+        self.note_mended(&outcomes);
         for (key_hash, letter) in self.in_order(outcomes, places, unreadable) {
             self.guard.saw(key_hash, letter.is_some());
             self.held.extend(letter);
         }
         self.settle_letters().await
+    }
+
+    fn note_mended(&mut self, outcomes: &[RowOutcome]) {
+        if self.held.is_empty() {
+            return;
+        }
+        let held: BTreeSet<&RowKey> = self.held.iter().filter_map(|letter| letter.key.as_ref()).collect();
+        for RowOutcome { change, failure, tried } in outcomes {
+            if failure.is_some() {
+                self.mended.remove(&change.key);
+            } else if *tried && held.contains(&change.key) {
+                self.mended.insert(change.key.clone());
+            }
+        }
     }
 
     /// Each tried row's key and, where it failed, its letter, in the shard's order.
@@ -115,22 +144,28 @@ impl Worker {
             Verdict::Release => 0,
             Verdict::Hold { latest } => (latest as usize).min(self.held.len()),
             Verdict::Halt => {
-                let blame = match self.blames_plugin_or_model() {
-                    true => "it looks like the plugin or the model, not the rows",
-                    false => "it looks like the source or its schema, not single records",
-                };
                 let (failed, classes) = (self.held.len(), self.classes_held());
-                return Err(Interrupt::Broken(format!("{failed} rows failed in a row ({classes}): {blame}")));
+                let failed = format!("{failed} rows failed ({classes})");
+                if self.blames_plugin_or_model() {
+                    let reason = format!("{failed}: it looks like the plugin or the model, not the rows");
+                    return Err(Interrupt::Broken(reason));
+                }
+                let reason = format!("{failed}: it looks like the source or its schema, not single records");
+                return Err(Interrupt::Outcome(Outcome::Unreadable(reason)));
             }
         };
         let release = self.held.len() - hold;
         if self.table.policy.on_poison == OnPoison::Delete {
-            let keys: Vec<RowKey> =
-                self.held[..release].iter().filter_map(|letter| letter.key.clone()).collect();
+            let failed = self.held[..release].iter().filter_map(|letter| letter.key.as_ref());
+            let keys: Vec<RowKey> = failed.filter(|key| !self.mended.contains(*key)).cloned().collect();
             self.delete(&keys).await?;
         }
         self.write_letters(&self.held[..release]).await?;
         self.held.drain(..release);
+        if self.held.is_empty() {
+            self.mended.clear();
+            self.doubted = 0;
+        }
         self.guard.released(u32::try_from(hold).unwrap_or(u32::MAX));
         Ok(())
     }
@@ -141,11 +176,10 @@ impl Worker {
         if self.held.is_empty() {
             return Ok(());
         }
-        if self.guard.run() != self.proved_at_run || drained {
-            self.proved_at_run = self.guard.run();
+        if self.held.len() != self.doubted || drained {
+            self.doubted = self.held.len();
             if self.still_sound().await? {
                 self.guard.proved_sound();
-                self.proved_at_run = 0;
                 self.settle_letters().await?;
                 self.checkpoint_done().await?;
             }
@@ -181,7 +215,7 @@ impl Worker {
     async fn renders_a_known_row(&self) -> Step<bool> {
         let failed: BTreeSet<&str> =
             self.held.iter().filter_map(|letter| letter.key.as_ref()).map(|key| key.as_str()).collect();
-        let known = self.table.rows.scan(None, failed.len() + KNOWN_ROWS_TRIED, clock::now_ms()).await?;
+        let known = self.first_rows(failed.len() + KNOWN_ROWS_TRIED).await?;
         for (_, row) in known.iter().filter(|(key, _)| !failed.contains(key.as_str())) {
             let rendered = self.unless_stopped(render_row(&self.table, row)).await??;
             if !matches!(rendered, AfterDocument::Failed(_)) {

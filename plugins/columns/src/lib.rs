@@ -28,7 +28,8 @@
 //! | `text-list` | list, set or vector of any scalar |
 //! | `number-list` | list, set or vector of numbers |
 //!
-//! Null is absent. A number that is not finite, or whole and beyond 2^53, fails its row: make such a column `text`.
+//! Null is absent. A number that is not finite, or that a JSON number may change (of 2^53 and beyond in a column of
+//! exact numbers), fails its row: make such a column `text`.
 
 mod template;
 
@@ -283,8 +284,10 @@ fn exact_or_refused(cql_type: &CqlType, values: &[f64], column: &str) -> Result<
         CqlType::List(element) | CqlType::Set(element) | CqlType::Vector(element, _) => element,
         scalar => scalar,
     };
-    let whole = matches!(number_type, CqlType::Varint | CqlType::Bigint | CqlType::Counter);
-    if whole && values.iter().any(|value| value.abs() > INTEGER_MAX as f64) {
+    let exact =
+        matches!(number_type, CqlType::Varint | CqlType::Bigint | CqlType::Counter | CqlType::Decimal);
+    // 2^53 itself may be what 2^53 + 1 became.
+    if exact && values.iter().any(|value| value.abs() >= INTEGER_MAX as f64) {
         return Err(format!("column `{column}`: a whole number beyond 2^53; give it as text"));
     }
     Ok(())
@@ -383,8 +386,8 @@ mod tests {
             &COLUMNS,
             &[
                 (
-                    &[("title", "x"), ("big", "9007199254740992"), ("huge", "-9007199254740992")],
-                    Rendered::document("x", r#"{"big":9007199254740992,"huge":-9007199254740992.0}"#),
+                    &[("title", "x"), ("big", "9007199254740992"), ("huge", "-9007199254740991")],
+                    Rendered::document("x", r#"{"big":9007199254740992,"huge":-9007199254740991.0}"#),
                 ),
                 (
                     &[("big", "9007199254740993")],
@@ -393,7 +396,7 @@ mod tests {
                     ),
                 ),
                 (
-                    &[("huge", "9007199254740994")],
+                    &[("huge", "9007199254740993")],
                     Rendered::failed("column `huge`: a whole number beyond 2^53; give it as text"),
                 ),
             ],
