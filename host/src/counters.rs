@@ -18,6 +18,7 @@ pub struct Counters {
     blank: AtomicU64,
     dead_letters: AtomicU64,
     partitions: AtomicU64,
+    too_long: AtomicU64,
     waiting: AtomicBool,
     tip: AtomicBool,
     reading: Mutex<Option<Arc<Progress>>>,
@@ -41,6 +42,8 @@ pub struct Counted {
     pub dead_letters: u64,
     /// Records that name a partition, but no row.
     pub partitions: u64,
+    /// Records of rows whose key no index can hold.
+    pub too_long: u64,
     /// A row that cannot be indexed holds its shard, since there is no queue for dead letters.
     pub waiting: bool,
     pub reached_tip: bool,
@@ -58,6 +61,7 @@ impl Counters {
             blank: of(&self.blank),
             dead_letters: of(&self.dead_letters),
             partitions: of(&self.partitions),
+            too_long: of(&self.too_long),
             waiting: self.waiting.load(Ordering::Relaxed),
             reached_tip: self.tip.load(Ordering::Relaxed),
         }
@@ -100,6 +104,10 @@ impl Counters {
 
     pub(crate) fn partitions(&self, count: usize) {
         add(&self.partitions, count);
+    }
+
+    pub(crate) fn too_long(&self, count: usize) {
+        add(&self.too_long, count);
     }
 
     pub(crate) fn waiting(&self, waiting: bool) {

@@ -210,6 +210,7 @@ impl Worker {
         let Sorted { changes, places, unreadable, too_long, partitions } =
             sort(&self.table, &self.shard_id, batch.records);
         self.counters.partitions(partitions.len());
+        self.counters.too_long(too_long.len());
         self.record_partitions(&partitions).await?;
         self.keep_rows(&changes).await?;
         let outcomes = self.apply(collapse(changes), !self.reached_tip).await?;

@@ -160,7 +160,7 @@ fn b12_keys_that_look_alike_are_different_rows_and_one_too_long_is_set_aside() {
         let world = world(&plugins, &lines);
         let counted = work_through(&plugins, &world).await;
         assert_eq!(world.index().await.len(), studios.len());
-        assert_eq!((counted.embedded, counted.dead_letters), (studios.len() as u64, 1));
+        assert_eq!((counted.embedded, counted.dead_letters, counted.too_long), (studios.len() as u64, 1, 1));
         assert_eq!(letters(&world).await[0].1, FailureClass::KeyTooLong);
     });
 }
