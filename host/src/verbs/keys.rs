@@ -68,7 +68,7 @@ pub(super) fn decode(schema: &TableSchema, key: &str, mut output: impl Write) ->
         let text = canonical_text(cql_type, &bytes)?;
         // Types with parts have JSON for their text already.
         let value =
-            if text.starts_with('[') && has_parts(cql_type) { text } else { Value::from(text).to_string() };
+            if text.starts_with('[') && cql_type.has_parts() { text } else { Value::from(text).to_string() };
         members.push(format!(
             "{}:{{\"type\":{},\"value\":{value}}}",
             Value::from(name.as_str()),
@@ -261,18 +261,6 @@ fn unhex(hex: &str) -> Option<Vec<u8>> {
     if rest.is_empty() { bytes } else { None }
 }
 
-fn has_parts(cql_type: &CqlType) -> bool {
-    matches!(
-        cql_type,
-        CqlType::List(_)
-            | CqlType::Set(_)
-            | CqlType::Map(..)
-            | CqlType::Tuple(_)
-            | CqlType::Udt(_)
-            | CqlType::Vector(..)
-    )
-}
-
 /// The value as it can be typed into cqlsh; `None` where CQL has no way to write it, or a terminal should not see it.
 fn literal(cql_type: &CqlType, value: &CqlValue) -> Option<String> {
     let text = || canonical_text(cql_type, &value.encode(cql_type).ok()?).ok();
@@ -282,7 +270,7 @@ fn literal(cql_type: &CqlType, value: &CqlValue) -> Option<String> {
     };
     Some(match (value, cql_type) {
         (CqlValue::Null, _) => "null".to_owned(),
-        (CqlValue::Empty, _) if has_parts(cql_type) => return None,
+        (CqlValue::Empty, _) if cql_type.has_parts() => return None,
         (CqlValue::Empty, _) => {
             let name = cql_type.to_string();
             format!("blobAs{}{}(0x)", name[..1].to_uppercase(), &name[1..])

@@ -231,19 +231,7 @@ fn put_element_text(
 
 fn put_text_as_json(cql_type: &CqlType, text: &str, out: &mut String) {
     // A value of no bytes has no JSON of its own, whatever its type.
-    if has_parts(cql_type) && !text.is_empty() { out.push_str(text) } else { json::put_string(text, out) }
-}
-
-fn has_parts(cql_type: &CqlType) -> bool {
-    matches!(
-        cql_type,
-        CqlType::List(_)
-            | CqlType::Set(_)
-            | CqlType::Map(..)
-            | CqlType::Tuple(_)
-            | CqlType::Udt(_)
-            | CqlType::Vector(..)
-    )
+    if cql_type.has_parts() && !text.is_empty() { out.push_str(text) } else { json::put_string(text, out) }
 }
 
 /// The bytes of a canonical text: the inverse of [`canonical_text`].
@@ -252,7 +240,7 @@ fn has_parts(cql_type: &CqlType) -> bool {
 /// A text that is not the canonical one of any value of the type.
 pub fn parse_canonical(cql_type: &CqlType, text: &str) -> Result<Vec<u8>, ValueError> {
     let mut bytes = Vec::new();
-    if has_parts(cql_type) && !text.is_empty() {
+    if cql_type.has_parts() && !text.is_empty() {
         let mut reader = json::Reader::new(text);
         parse_json(cql_type, &mut reader, &mut bytes)?;
         if !reader.is_at_end() {
@@ -274,7 +262,7 @@ fn parse_json(
     reader: &mut json::Reader<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), ValueError> {
-    if !has_parts(cql_type) || reader.peek() == Some(b'"') {
+    if !cql_type.has_parts() || reader.peek() == Some(b'"') {
         return parse_scalar(cql_type, &reader.string()?, Blobs::Hex, out);
     }
     reader.expect("[")?;
@@ -365,7 +353,7 @@ pub fn parse_text(cql_type: &CqlType, text: &str) -> Result<Vec<u8>, ValueError>
 /// # Errors
 /// As [`parse_text`]; then `out` may hold a part of it.
 pub fn parse_text_into(cql_type: &CqlType, text: &str, out: &mut Vec<u8>) -> Result<(), ValueError> {
-    if has_parts(cql_type) {
+    if cql_type.has_parts() {
         return Err(ValueError::new(format!("a text stands where a {cql_type} is expected")));
     }
     parse_scalar(cql_type, text, Blobs::Base64, out)

@@ -80,6 +80,14 @@ static SCALARS: [(&str, &str, CqlType); 20] = [
 ];
 
 impl CqlType {
+    /// Whether its values are made of other values: a collection, tuple, UDT or vector.
+    pub fn has_parts(&self) -> bool {
+        matches!(
+            self,
+            Self::List(_) | Self::Set(_) | Self::Map(..) | Self::Tuple(_) | Self::Udt(_) | Self::Vector(..)
+        )
+    }
+
     /// Reads a type as CQL or the plugin boundary spells it; `frozen<…>` is dropped, `varchar` is `text`, names of
     /// types are read in any case. Other bare names are looked up with `resolve`, which gets the name without
     /// keyspace and quotes: user-defined types.

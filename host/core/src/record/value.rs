@@ -19,7 +19,7 @@ pub(super) enum Outcome {
 impl Outcome {
     /// Sorts the sets and maps of a value that stands from `start` to the end of the buffer.
     pub(super) fn finished(self, cql_type: &CqlType, out: &mut Vec<u8>, start: usize) -> Self {
-        if self != Self::Value || is_scalar(cql_type) {
+        if self != Self::Value || !cql_type.has_parts() {
             return self;
         }
         match sorted(cql_type, &out[start..]) {
@@ -44,18 +44,6 @@ impl Outcome {
         };
         if self == Self::Value && has_nothing() { Self::Null } else { self }
     }
-}
-
-fn is_scalar(cql_type: &CqlType) -> bool {
-    !matches!(
-        cql_type,
-        CqlType::List(_)
-            | CqlType::Set(_)
-            | CqlType::Map(..)
-            | CqlType::Tuple(_)
-            | CqlType::Udt(_)
-            | CqlType::Vector(..)
-    )
 }
 
 /// Takes JSON that is not of the wanted shape as the fault of one cell, not of the whole record.

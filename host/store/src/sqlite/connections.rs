@@ -91,12 +91,7 @@ impl Connections {
         what: &'static str,
         work: impl FnOnce(&Transaction<'_>) -> Work<T> + Send + 'static,
     ) -> Result<T> {
-        let connections = Arc::clone(self);
-        blocking(move || {
-            let mut writer = lock(&connections.writer);
-            connections.named(what, in_transaction(&mut writer, TransactionBehavior::Immediate, work))
-        })
-        .await
+        self.write_by(|connections| &connections.writer, what, work).await
     }
 
     /// The same for a lease, which does not queue behind this process's other writes.
@@ -105,9 +100,18 @@ impl Connections {
         what: &'static str,
         work: impl FnOnce(&Transaction<'_>) -> Work<T> + Send + 'static,
     ) -> Result<T> {
+        self.write_by(|connections| &connections.lease_writer, what, work).await
+    }
+
+    async fn write_by<T: Send + 'static>(
+        self: &Arc<Self>,
+        writer: fn(&Self) -> &Mutex<Connection>,
+        what: &'static str,
+        work: impl FnOnce(&Transaction<'_>) -> Work<T> + Send + 'static,
+    ) -> Result<T> {
         let connections = Arc::clone(self);
         blocking(move || {
-            let mut writer = lock(&connections.lease_writer);
+            let mut writer = lock(writer(&connections));
             connections.named(what, in_transaction(&mut writer, TransactionBehavior::Immediate, work))
         })
         .await
