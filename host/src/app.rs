@@ -258,23 +258,41 @@ async fn refuse_other_rendering(
     scope: &TableScope,
     described: &Described,
 ) -> Result<(), Failure> {
-    let rendering = Rendering {
+    let key = state::rendering_key(&config.table.name);
+    let rendering = state::to_json(&rendering(config, described));
+    // Two first starts at once: the slower one compares with what the faster one wrote.
+    while !is_known_rendering(config, scope, described).await? {
+        if scope.state().put_if(&key, None, &rendering).await.map_err(port_failure)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn rendering(config: &Config, described: &Described) -> Rendering {
+    let render_id = hash_name(&format!("{}\n{}", described.plugin.digest(), described.config));
+    Rendering {
         revision: config.table.revision,
-        render_id: format!(
-            "{:016x}",
-            hash_name(&format!("{}\n{}", described.plugin.digest(), described.config))
-        ),
+        render_id: format!("{render_id:016x}"),
         plugin: described.plugin.name().to_owned(),
-    };
+    }
+}
+
+/// Whether the store remembers this rendering; `false`: it remembers none.
+///
+/// # Errors
+/// It remembers another one.
+pub async fn is_known_rendering(
+    config: &Config,
+    scope: &TableScope,
+    described: &Described,
+) -> Result<bool, Failure> {
+    let rendering = rendering(config, described);
     let key = state::rendering_key(&config.table.name);
     let stored: Option<Rendering> = state::read(&scope.state(), &key).await.map_err(port_failure)?;
     match stored {
-        // Two first starts at once: the slower one compares with what the faster one wrote.
-        None if !scope.state().put_if(&key, None, &state::to_json(&rendering)).await.map_err(port_failure)? => {
-            Box::pin(refuse_other_rendering(config, scope, described)).await
-        }
-        None => Ok(()),
-        Some(stored) if stored.revision == rendering.revision && stored.render_id == rendering.render_id => Ok(()),
+        None => Ok(false),
+        Some(stored) if stored.revision == rendering.revision && stored.render_id == rendering.render_id => Ok(true),
         Some(stored) if stored.revision == rendering.revision => Err(Failure::new(Code::BadConfig, format!(
             "table {} was rendered by {} under revision {}, and this is another plugin or configuration: its texts may \
              differ from those in the index",

@@ -332,7 +332,7 @@ pub struct QueryArgs {
 pub enum DlqVerb {
     /// List letters, oldest first
     List(DlqListArgs),
-    /// One letter: which row, what went wrong, and the row's image
+    /// One letter: which row, what went wrong, and the record where it could not be read
     Show {
         #[arg(value_name = "ID")]
         id: u64,

@@ -108,7 +108,7 @@
 //! rustup target add wasm32-unknown-unknown
 //! cargo test && cargo build --release --target wasm32-unknown-unknown
 //! keyvector-host plugin inspect target/wasm32-unknown-unknown/release/books.wasm
-//! keyvector-host --plugin target/wasm32-unknown-unknown/release/books.wasm
+//! keyvector-host --plugin target/wasm32-unknown-unknown/release/books.wasm --source books.jsonl
 //! ```
 //!
 //! # Cells

@@ -10,7 +10,7 @@ use keyvector_core::schema::TableSchema;
 use keyvector_sandbox::Engine;
 
 use super::{port_failure, show, to_look, typed};
-use crate::app;
+use crate::app::{self, Described};
 use crate::cli::{CheckArgs, Options};
 use crate::config::Config;
 use crate::exit::{Code, Failure};
@@ -101,7 +101,7 @@ async fn check_parts(config: &Config, args: &CheckArgs, findings: &mut Findings)
         }
         _ => None,
     };
-    store(config, description.as_ref(), findings).await
+    store(config, described.as_ref(), description.as_ref(), findings).await
 }
 
 fn engine(config: &Config) -> Result<(Engine, String), Failure> {
@@ -131,7 +131,8 @@ async fn source(config: &Config, schema: &Arc<TableSchema>) -> Result<((), Strin
     }
     let words = match (batch.records.len(), bad.len()) {
         (0, _) => "empty so far".to_owned(),
-        (read, 0) => format!("the first {read} records are well"),
+        (1, 0) => "the first record can be read".to_owned(),
+        (read, 0) => format!("the first {read} records can be read"),
         (read, bad) => {
             format!("{bad} of the first {read} records cannot be read: they would become dead letters")
         }
@@ -141,6 +142,7 @@ async fn source(config: &Config, schema: &Arc<TableSchema>) -> Result<((), Strin
 
 async fn store(
     config: &Config,
+    described: Option<&Described>,
     description: Option<&IndexDescription>,
     findings: &mut Findings,
 ) -> Result<()> {
@@ -172,6 +174,11 @@ async fn store(
         (Some(_), _) => Ok(((), config.table.index.name.clone())),
     };
     findings.note("index", fits)?;
+    if let Some(described) = described {
+        let known = app::is_known_rendering(config, &scope, described).await;
+        let words = format!("revision {} by {}", config.table.revision, described.plugin.name());
+        findings.note("rendering", known.map(|_| ((), words)))?;
+    }
     let halt = state::read::<Halt>(&scope.state(), &state::halt_key(&config.table.name)).await;
     if let Some(halt) = halt.map_err(|error| port_failure("read the state", error))? {
         let message = format!("table {} is halted: {}", config.table.name, show::one_line(&halt.reason));

@@ -16,7 +16,7 @@ use serde_json::json;
 use super::{port_failure, query, recall, run, show};
 use crate::app;
 use crate::cli::{Cli, DemoArgs};
-use crate::config::{Config, DEMO_STORE_FILE, Given};
+use crate::config::{CONFIG_FILE, Config, DEMO_STORE_FILE, Given, STORE_FILE};
 use crate::drift::{Drift, drift};
 use crate::exit::{Code, Failure, say};
 use crate::query::Question;
@@ -196,7 +196,10 @@ async fn question(table: &Table, text: &str, filter: Option<serde_json::Value>) 
 }
 
 async fn next_steps(config: &Config, letters: &dyn DeadLetters) -> Result<()> {
-    let store = match config.store.as_os_str() == DEMO_STORE_FILE {
+    // The other verbs find the demo's store by themselves only where nothing comes before it.
+    let found = config.store.as_os_str() == DEMO_STORE_FILE
+        && ![CONFIG_FILE, STORE_FILE].into_iter().any(|before| Path::new(before).exists());
+    let store = match found {
         true => String::new(),
         false => format!(" --store {}", config.store.display()),
     };
