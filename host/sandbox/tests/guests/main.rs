@@ -5,6 +5,7 @@ mod load;
 mod local_model;
 #[path = "../../../../tests/guests/misbehave/src/modes.rs"]
 mod misbehave_modes;
+mod puppet;
 mod remote_model;
 mod start;
 mod table;

@@ -4,6 +4,7 @@ use keyvector_core::document::{FailureClass, Metadata, MetadataValue, Rendered};
 use keyvector_core::schema::ColumnKind;
 use keyvector_sandbox::{ColumnInfo, Limits, OpenError, RestartReason, TablePlugin, push_cell};
 
+use crate::puppet::Answer;
 use crate::{
     block_on, config, failure_of, hasty, load, misbehave_modes, open_table, render, render_in,
     tests_of_modes, text_column, text_of, texts_of,
@@ -49,6 +50,13 @@ fn both_fail(mode: &str, limits: Limits, class: FailureClass, part: &str) {
     assert_eq!(stats.restarts_total(), 4);
 }
 
+fn metadata_of(rendered: &Rendered) -> Metadata {
+    match rendered {
+        Rendered::Document(document) => document.metadata.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
 tests_of_modes! {
     misbehave_modes::TABLE_MODES;
 
@@ -76,22 +84,30 @@ tests_of_modes! {
             push_cell(&mut cells, json.map(str::as_bytes));
         }
         let rendered = block_on(table.render(4, cells)).unwrap();
-        let metadata = |rendered: &Rendered| match rendered {
-            Rendered::Document(document) => document.metadata.clone(),
-            other => panic!("{other:?}"),
-        };
         let expected = [
             ("tags".to_owned(), MetadataValue::TextList(vec!["a".to_owned()])),
             ("year".to_owned(), MetadataValue::Number(1994.0)),
         ];
-        assert_eq!(metadata(&rendered[0]), Metadata(expected.into()));
-        assert_eq!(metadata(&rendered[1]), Metadata::default());
+        assert_eq!(metadata_of(&rendered[0]), Metadata(expected.into()));
+        assert_eq!(metadata_of(&rendered[1]), Metadata::default());
         for (rendered, part) in rendered[2..].iter().zip(["is not declared", "number out of range"]) {
             let (class, reason, attempts) = failure_of(rendered);
             assert_eq!((class, attempts), (FailureClass::PluginOutput, 1));
             assert!(reason.contains(part), "{reason}");
         }
         assert_eq!(table.stats().restarts_total(), 0);
+    }
+
+    "puppet" any_answer |mode| {
+        let table = open_table(GUEST, mode, Limits::default()).unwrap();
+        let answer = Answer::documents(&[("one", ""), ("zwei", r#"{"year":2}"#)]);
+        let rendered = answer.render_in(&table);
+        assert_eq!(texts_of(&rendered), ["one", "zwei"]);
+        assert_eq!(metadata_of(&rendered[1]), Metadata([("year".to_owned(), MetadataValue::Number(2.0))].into()));
+        assert_eq!(table.stats().restarts_total(), 0);
+        // A cell that dictates nothing.
+        let (class, _, attempts) = failure_of(&render_in(&table, &["no answer"]).unwrap()[0]);
+        assert_eq!((class, attempts), (FailureClass::PluginTrapped, 2));
     }
 
     "panic" panic |mode| {

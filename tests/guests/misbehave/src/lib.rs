@@ -4,6 +4,7 @@
 
 mod model;
 mod modes;
+mod puppet;
 mod table;
 
 use std::cell::RefCell;

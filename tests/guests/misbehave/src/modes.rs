@@ -3,6 +3,7 @@
 pub(crate) const TABLE_MODES: &[&str] = &[
     "echo",
     "metadata",
+    "puppet",
     "panic",
     "stack-overflow",
     "trap-on-poison",

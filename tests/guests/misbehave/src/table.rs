@@ -3,7 +3,9 @@ use crate::bindings::exports::keyvector::plugin::table::{
 };
 use crate::bindings::keyvector::plugin::log;
 use crate::modes::TABLE_MODES;
-use crate::{MODE, Misbehave, count_call, mode, opened_as, overflow_stack, pack, spin, take_all_memory};
+use crate::{
+    MODE, Misbehave, count_call, mode, opened_as, overflow_stack, pack, puppet, spin, take_all_memory,
+};
 
 impl Guest for Misbehave {
     fn describe(config: String) -> Result<TableInfo, String> {
@@ -61,6 +63,7 @@ impl Guest for Misbehave {
                     cells.iter().skip(1).step_by(2).map(|cell| cell.unwrap_or_default()).collect();
                 Documents { metadata: pack(&metadata), ..echo }
             }
+            "puppet" => puppet::answer(texts[0]),
             "panic" => {
                 log::write(log::Level::Error, "about to panic");
                 panic!("on purpose")
