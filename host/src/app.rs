@@ -92,7 +92,7 @@ pub struct Described {
 
 /// Finds, compiles and describes the table's plugin; needs no store.
 pub fn describe_plugin(config: &Config, engine: &Engine) -> Result<Described, Failure> {
-    let file = shipped::find_plugin(&config.table.plugin)?;
+    let file = shipped::find_plugin(&config.table.plugin, config.plugin_limits.component_bytes_max)?;
     let plugin =
         engine.load(&file.name, &file.bytes).map_err(|error| Failure::new(Code::BadConfig, error))?;
     let text = serde_json::Value::Object(config.table.plugin_config.clone()).to_string();
@@ -152,7 +152,7 @@ fn open_failure(error: OpenError) -> Failure {
 
 /// Loads the model's plugin and learns its dimension.
 pub async fn open_model(config: &Config, engine: &Engine) -> Result<Embedder, Failure> {
-    let file = shipped::find_plugin(&config.table.index.model)?;
+    let file = shipped::find_plugin(&config.table.index.model, config.plugin_limits.component_bytes_max)?;
     let plugin =
         engine.load(&file.name, &file.bytes).map_err(|error| Failure::new(Code::BadConfig, error))?;
     let text = serde_json::Value::Object(config.table.index.model_config.clone()).to_string();

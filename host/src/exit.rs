@@ -4,6 +4,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use keyvector_core::text::push_escaped;
+
 /// Exit codes. 0 is done, 2 is wrong usage (clap's), the rest are here; `--help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
@@ -98,12 +100,21 @@ fn describe(error: &anyhow::Error) -> (String, Code) {
 
 /// An error is one line, whatever a library or a plugin put into it, and cannot steer the terminal.
 fn one_line(text: &str) -> String {
-    text.split('\n')
-        .map(|line| line.trim().chars().filter(|character| !character.is_control()).collect::<String>())
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join("; ")
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut out = String::with_capacity(text.len());
+    for (index, line) in lines.enumerate() {
+        out.push_str(if index > 0 { "; " } else { "" });
+        line.chars().for_each(|character| push_escaped(&mut out, character));
+    }
+    if out.len() > MESSAGE_BYTES_MAX {
+        out.truncate(out.floor_char_boundary(MESSAGE_BYTES_MAX));
+        out.push('…');
+    }
+    out
 }
+
+/// A plugin can put a mebibyte into a name.
+const MESSAGE_BYTES_MAX: usize = 8192;
 
 #[cfg(test)]
 mod tests {
@@ -125,6 +136,6 @@ mod tests {
     #[test]
     fn other_errors_are_1_and_one_line() {
         let (text, code) = describe(&anyhow::anyhow!("first\n  second\u{1b}[31m\n"));
-        assert_eq!((text.as_str(), code), ("error: first; second[31m", Code::Failed));
+        assert_eq!((text.as_str(), code), ("error: first; second\\u{1b}[31m", Code::Failed));
     }
 }

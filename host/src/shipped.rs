@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 
-use crate::config::{FileSourceConfig, PluginRef};
+use crate::config::{FileSourceConfig, PluginRef, units};
 use crate::exit::{Code, Failure};
 
 mod files {
@@ -30,16 +30,11 @@ pub fn plugin_names() -> Vec<&'static str> {
 /// Finds a plugin: the file if there is one, else the shipped one of that name.
 ///
 /// # Errors
-/// Neither is there, the file cannot be read, or the digest is not the pinned one.
-pub fn find_plugin(wanted: &PluginRef) -> Result<PluginFile, Failure> {
+/// Neither is there, the file cannot be read or has more than `bytes_max`, or the digest is not the pinned one.
+pub fn find_plugin(wanted: &PluginRef, bytes_max: usize) -> Result<PluginFile, Failure> {
     let found = match fs::metadata(&wanted.path) {
-        Ok(metadata) if metadata.is_file() => {
-            let bytes = fs::read(&wanted.path).map_err(|error| {
-                Failure::new(Code::BadConfig, format!("read the plugin {}: {error}", wanted.path.display()))
-            })?;
-            PluginFile { name: wanted.path.display().to_string(), bytes: bytes.into(), shipped: false }
-        }
-        Ok(_) | Err(_) => shipped_plugin(wanted)?,
+        Ok(metadata) if metadata.is_file() => read_plugin(&wanted.path, bytes_max)?,
+        other => shipped_plugin(wanted, other.is_ok())?,
     };
     if let Some(expected) = &wanted.sha256 {
         check_digest(&found, expected)?;
@@ -47,15 +42,41 @@ pub fn find_plugin(wanted: &PluginRef) -> Result<PluginFile, Failure> {
     Ok(found)
 }
 
+/// Reads no more than `bytes_max`, whatever is at the path by now.
+fn read_plugin(path: &Path, bytes_max: usize) -> Result<PluginFile, Failure> {
+    let name = path.display().to_string();
+    let failed = |error| Failure::new(Code::BadConfig, format!("read the plugin {name}: {error}"));
+    let file = fs::File::open(path).map_err(failed)?;
+    let mut bytes = Vec::new();
+    let is_too_large = match file.metadata().map_err(failed)?.len() > bytes_max as u64 {
+        true => true,
+        false => file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(failed)? > bytes_max,
+    };
+    if is_too_large {
+        let most = units::show_size(bytes_max as u64);
+        return Err(Failure::new(
+            Code::BadConfig,
+            format!("{name} is larger than the {most} that a plugin may have"),
+        )
+        .next("name another file, or raise plugin_size in [plugin_limits]"));
+    }
+    Ok(PluginFile { name, bytes: bytes.into(), shipped: false })
+}
+
 /// Whether these are the bytes of a shipped plugin, whatever the file is called.
 pub fn is_shipped(found: &PluginFile, name: &str) -> bool {
     files::PLUGINS.iter().any(|(shipped, bytes)| *shipped == name && *bytes == &*found.bytes)
 }
 
-fn shipped_plugin(wanted: &PluginRef) -> Result<PluginFile, Failure> {
+fn shipped_plugin(wanted: &PluginRef, is_something_else: bool) -> Result<PluginFile, Failure> {
     let name = wanted.name.strip_suffix(".wasm").unwrap_or(&wanted.name);
     if let Some((name, bytes)) = files::PLUGINS.iter().find(|(shipped, _)| *shipped == name) {
         return Ok(PluginFile { name: (*name).to_owned(), bytes: Cow::Borrowed(bytes), shipped: true });
+    }
+    if is_something_else {
+        // A folder, a pipe or a device: reading it might never end.
+        let message = format!("{} is not a file: a plugin is a .wasm file", wanted.path.display());
+        return Err(Failure::new(Code::BadConfig, message));
     }
     Err(refuse_missing(wanted, &plugin_names()))
 }
@@ -139,13 +160,15 @@ mod tests {
     fn a_file_comes_before_a_shipped_plugin_of_its_name() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("movies.wasm"), b"own").unwrap();
-        let found = find_plugin(&PluginRef::parse("movies.wasm", folder.path()).unwrap()).unwrap();
+        let found = find_plugin(&PluginRef::parse("movies.wasm", folder.path()).unwrap(), 3).unwrap();
         assert_eq!((&*found.bytes, found.shipped), (&b"own"[..], false));
         let digest = keyvector_sandbox::sha256_hex(b"own");
         let pinned =
             |digest: &str| PluginRef::parse(&format!("movies.wasm@sha256:{digest}"), folder.path()).unwrap();
-        assert!(find_plugin(&pinned(&digest.to_uppercase())).is_ok());
-        let refused = find_plugin(&pinned(&"0".repeat(64))).unwrap_err();
+        assert!(find_plugin(&pinned(&digest.to_uppercase()), 3).is_ok());
+        let refused = find_plugin(&pinned(&"0".repeat(64)), 3).unwrap_err();
         assert!(refused.message.contains(&digest), "{refused}");
+        let refused = find_plugin(&pinned(&digest), 2).unwrap_err();
+        assert!(refused.message.ends_with("is larger than the 2 B that a plugin may have"), "{refused}");
     }
 }

@@ -3,6 +3,7 @@
 use crate::change::SequenceNumber;
 use crate::document::FailureClass;
 use crate::key::RowKey;
+use crate::text;
 
 /// A letter as it is written.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +16,7 @@ pub struct Letter {
     /// Where in the source, for people: `films.jsonl line 137`.
     pub place: String,
     pub class: FailureClass,
-    /// Scrubbed, at most 1 KiB, control characters escaped.
+    /// One line of at most 1 KiB; see [`scrub_reason`].
     pub reason: String,
     pub attempts: u32,
     pub created_at_ms: i64,
@@ -51,40 +52,7 @@ pub struct LetterFilter {
     pub until_ms: Option<i64>,
 }
 
-/// A reason fit to be stored and shown: control characters escaped, at most [`REASON_BYTES_MAX`] bytes, cut at a
-/// character boundary.
+/// A reason fit to be stored and shown: one line of at most [`REASON_BYTES_MAX`] bytes, in which nothing acts.
 pub fn scrub_reason(reason: &str) -> String {
-    let mut out = String::with_capacity(reason.len().min(REASON_BYTES_MAX));
-    for character in reason.chars() {
-        let before = out.len();
-        if character.is_control() || is_invisible(character) {
-            out.extend(character.escape_unicode());
-        } else {
-            out.push(character);
-        }
-        if out.len() > REASON_BYTES_MAX - '…'.len_utf8() {
-            out.truncate(before);
-            out.push('…');
-            break;
-        }
-    }
-    out
-}
-
-/// Characters that could turn or hide text on a terminal.
-fn is_invisible(character: char) -> bool {
-    matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reasons_are_escaped_and_cut_at_a_character() {
-        assert_eq!(scrub_reason("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\u{a}");
-        assert_eq!(scrub_reason("\u{202e}x"), "\\u{202e}x");
-        let long = scrub_reason(&"語".repeat(1000));
-        assert!(long.len() <= REASON_BYTES_MAX && long.ends_with("語…"));
-    }
+    text::one_line(reason, REASON_BYTES_MAX)
 }

@@ -29,3 +29,4 @@ pub mod port;
 pub mod record;
 pub mod row;
 pub mod schema;
+pub mod text;

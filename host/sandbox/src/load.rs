@@ -7,6 +7,7 @@ use semver::Version;
 use wasmparser::{Encoding, Parser, Payload};
 
 use crate::bindings::draft;
+use crate::log::quoted;
 use crate::wasi;
 
 /// What a plugin can be, by the interface that it exports.
@@ -49,7 +50,8 @@ pub struct LoadError {
 
 impl LoadError {
     pub(crate) fn new(plugin: &str, reason: impl Into<String>) -> Self {
-        Self { plugin: plugin.to_owned(), reason: reason.into() }
+        // Names in the file may be anybody's words.
+        Self { plugin: plugin.to_owned(), reason: quoted(&reason.into()) }
     }
 }
 

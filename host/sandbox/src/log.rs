@@ -7,12 +7,21 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A longer line is cut at a character boundary.
+use keyvector_core::text::one_line;
+
+/// A longer line is cut at a character.
 const LINE_BYTES_MAX: usize = 1024;
 /// Further lines of the same call are counted, and said to be dropped.
 const LINES_PER_CALL_MAX: u32 = 100;
 /// How much of what a guest said last is joined to the reason of its trap.
 const LAST_WORDS_BYTES_MAX: usize = 4096;
+
+/// Words of a plugin, or of a library about one, as a message may hold them: one line, in which nothing acts.
+pub(crate) fn quoted(text: &str) -> String {
+    one_line(text, QUOTED_BYTES_MAX)
+}
+
+const QUOTED_BYTES_MAX: usize = 4096;
 
 /// Where a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +119,7 @@ impl Inner {
 }
 
 fn emit(plugin: &str, with_text: bool, source: Source, text: &str) {
-    let said = with_text.then(|| keyvector_core::letter::scrub_reason(cut(text)));
+    let said = with_text.then(|| one_line(text, LINE_BYTES_MAX));
     // The macros take their level as a constant.
     macro_rules! event {
         ($level:ident) => {
@@ -123,10 +132,6 @@ fn emit(plugin: &str, with_text: bool, source: Source, text: &str) {
         Source::Info | Source::Stdout | Source::Stderr => event!(info),
         Source::Debug => event!(debug),
     }
-}
-
-fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(LINE_BYTES_MAX)]
 }
 
 #[cfg(test)]
@@ -144,11 +149,5 @@ mod tests {
         assert_eq!(log.last_words(), "x".repeat(LAST_WORDS_BYTES_MAX));
         log.begin_call();
         assert_eq!(log.last_words(), "");
-    }
-
-    #[test]
-    fn a_long_line_is_cut_at_a_character() {
-        let line = format!("{}é", "a".repeat(LINE_BYTES_MAX - 1));
-        assert_eq!(cut(&line).len(), LINE_BYTES_MAX - 1);
     }
 }

@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 
 use keyvector_core::document::{Metadata, MetadataKey, MetadataType, MetadataValue};
+use keyvector_core::text::acts;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 
 /// Keys on one vector: the index's 50 less the host's own three.
@@ -35,6 +36,9 @@ impl Declared {
                     "metadata key {:?}: names that begin with $ are the filter language's",
                     key.name
                 ));
+            }
+            if key.name.chars().any(acts) {
+                return Err(format!("metadata key {:?}: names may not hold control characters", key.name));
             }
             if declared.insert(key.name.clone(), key.value_type).is_some() {
                 return Err(format!("metadata key {:?} twice", key.name));

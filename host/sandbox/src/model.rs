@@ -1,6 +1,7 @@
 //! What both roles of models share.
 
 use keyvector_core::index::DistanceMetric;
+use keyvector_core::text::acts;
 
 use crate::bindings::draft::types as wit;
 use crate::guest::Stop;
@@ -43,12 +44,17 @@ pub struct ModelLimits {
     pub characters_per_text: Option<u32>,
 }
 
+/// It is stored with each index, and shown.
+const IDENTITY_BYTES_MAX: usize = 1024;
+
 /// # Errors
 /// Says what a model may not say of itself.
 pub(crate) fn read_info(info: wit::ModelInfo) -> Result<ModelInfo, String> {
     let identity = info.identity;
-    if identity.trim().is_empty() || identity.chars().any(char::is_control) {
-        return Err(format!("its identity has to be one line: {identity:?}"));
+    if identity.trim().is_empty() || identity.len() > IDENTITY_BYTES_MAX || identity.chars().any(acts) {
+        return Err(format!(
+            "its identity has to be one line of at most {IDENTITY_BYTES_MAX} bytes: {identity:?}"
+        ));
     }
     if info.dimension == Some(0) {
         return Err("vectors of dimension 0".to_owned());

@@ -11,6 +11,7 @@ use crate::engine::one_line;
 use crate::guest::{Bounds, Guest, Stop, on_own_thread};
 use crate::isolate::{Broken, Failed, Try};
 use crate::load::Role;
+use crate::log::quoted;
 use crate::model::{ModelInfo, Purpose, check_shape, read_info};
 use crate::packed;
 use crate::plugin::Plugin;
@@ -66,7 +67,7 @@ pub struct Embeddings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub kind: FailureKind,
-    /// In the server's or the plugin's words.
+    /// In the server's or the plugin's words, in one line.
     pub message: String,
     /// Only where the body says it.
     pub retry_after_ms: Option<u32>,
@@ -307,7 +308,7 @@ fn read_failure(failure: wit::Failure) -> Failure {
             wit::FailureKind::Rejected => FailureKind::Rejected,
             wit::FailureKind::Unusable => FailureKind::Unusable,
         },
-        message: failure.message,
+        message: quoted(&failure.message),
         retry_after_ms: failure.retry_after_ms,
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::guest::{Bounds, Guest, Stop};
 use crate::isolate::{Broken, Failed, Try};
 use crate::load::Role;
+use crate::log::quoted;
 use crate::plugin::Plugin;
 use crate::stats::{Counters, RestartReason};
 
@@ -15,10 +16,10 @@ pub enum OpenError {
     #[error("{plugin} is no {wanted} plugin: it is {roles}")]
     OtherRole { plugin: String, wanted: Role, roles: String },
     /// It does not take its configuration, or not this table: the operator's mistake, in the plugin's words.
-    #[error("{plugin} refuses: {reason}")]
+    #[error("{plugin} refuses: {}", quoted(reason))]
     Refused { plugin: String, reason: String },
     /// What it declares is not allowed.
-    #[error("{plugin} declares what it may not: {reason}")]
+    #[error("{plugin} declares what it may not: {}", quoted(reason))]
     Declaration { plugin: String, reason: String },
     /// It stopped twice, the second time with the longer deadline, or its threads cannot be started.
     #[error(transparent)]

@@ -74,7 +74,24 @@ impl Memory {
     }
 }
 
+/// Modules that one component is made of, and their memories and tables: honest ones have a few dozen. Making an instance
+/// runs no code that a deadline could stop, so their number bounds the time.
+const MODULES_MAX: usize = 1000;
+const MEMORIES_MAX: usize = 100;
+
 impl ResourceLimiter for Memory {
+    fn instances(&self) -> usize {
+        MODULES_MAX
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES_MAX
+    }
+
+    fn tables(&self) -> usize {
+        MODULES_MAX
+    }
+
     fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
         self.grow(desired.saturating_sub(current))
     }

@@ -12,6 +12,7 @@ use crate::blank::is_blank;
 use crate::guest::{Bounds, Guest, Stop, on_own_thread};
 use crate::isolate::{self, Batch, Broken, Failed, Try};
 use crate::load::Role;
+use crate::log::quoted;
 use crate::metadata::Declared;
 use crate::packed;
 use crate::plugin::Plugin;
@@ -382,13 +383,12 @@ fn read_documents(
 }
 
 fn failed(class: FailureClass, reason: String, this: Try) -> Rendered {
-    Rendered::Failed(RowFailure { class, reason, attempts: this.0 })
+    Rendered::Failed(RowFailure { class, reason: quoted(&reason), attempts: this.0 })
 }
 
 /// A plugin's reason for a row, in words whatever it sent.
 fn refusal(text: &[u8]) -> String {
-    const BYTES_MAX: usize = 4096;
-    let text = String::from_utf8_lossy(&text[..text.len().min(BYTES_MAX)]);
+    let text = String::from_utf8_lossy(text);
     if text.trim().is_empty() { "refused without a reason".to_owned() } else { text.into_owned() }
 }
 

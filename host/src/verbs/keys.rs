@@ -7,6 +7,7 @@ use keyvector_core::change::{SequenceNumber, ViewType};
 use keyvector_core::key::{Door, KEY_BYTES_MAX, KeyError, RowKey, where_clause};
 use keyvector_core::record::{self, Record};
 use keyvector_core::schema::{Column, ColumnKind, TableSchema, quote_identifier};
+use keyvector_core::text::acts;
 use keyvector_cql::{CqlType, CqlValue, TYPE_DEPTH_MAX, canonical_text};
 use serde::Deserialize;
 use serde_json::Value;
@@ -251,7 +252,7 @@ fn with_class(error: &KeyError) -> String {
 }
 
 fn one_line(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+    text.chars().map(|character| if acts(character) { ' ' } else { character }).collect()
 }
 
 fn unhex(hex: &str) -> Option<Vec<u8>> {
@@ -276,7 +277,7 @@ fn literal(cql_type: &CqlType, value: &CqlValue) -> Option<String> {
             format!("blobAs{}{}(0x)", name[..1].to_uppercase(), &name[1..])
         }
         (CqlValue::Text(text) | CqlValue::Ascii(text), _) => {
-            if text.chars().any(char::is_control) {
+            if text.contains(acts) {
                 return None;
             }
             quoted(text)

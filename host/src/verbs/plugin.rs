@@ -16,7 +16,7 @@ use crate::shipped;
 pub(super) fn inspect(options: &Options, file: &str, as_program: bool) -> Result<()> {
     let wanted =
         PluginRef::parse(file, Path::new("")).map_err(|reason| Failure::new(Code::BadConfig, reason))?;
-    let found = shipped::find_plugin(&wanted)?;
+    let found = shipped::find_plugin(&wanted, EngineConfig::default().limits.component_bytes_max)?;
     let engine = Engine::new(EngineConfig::default()).map_err(|error| Failure::new(Code::Failed, error))?;
     let plugin =
         engine.load(&found.name, &found.bytes).map_err(|error| Failure::new(Code::BadConfig, error))?;

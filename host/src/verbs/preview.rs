@@ -65,7 +65,7 @@ pub(super) async fn preview(config: &Config, args: &PreviewArgs) -> Result<()> {
 
 /// What the model takes, in its own words: no text is embedded.
 pub(super) fn model_limits(config: &Config, engine: &Engine) -> Result<ModelLimits, Failure> {
-    let file = shipped::find_plugin(&config.table.index.model)?;
+    let file = shipped::find_plugin(&config.table.index.model, config.plugin_limits.component_bytes_max)?;
     let plugin = engine.load(&file.name, &file.bytes).code(Code::BadConfig)?;
     let text = Value::Object(config.table.index.model_config.clone()).to_string();
     Ok(LocalModel::open(&plugin, &text).code(Code::BadConfig)?.info().limits)

@@ -72,7 +72,7 @@ async fn prepare(config: &Config) -> Result<Store, Failure> {
 
 /// A plugin of one's own that happens to be called movies is not the one for the film table.
 fn refuse_foreign_movies(config: &Config) -> Result<(), Failure> {
-    let found = shipped::find_plugin(&config.table.plugin)?;
+    let found = shipped::find_plugin(&config.table.plugin, config.plugin_limits.component_bytes_max)?;
     if shipped::is_shipped(&found, "movies") {
         return Ok(());
     }

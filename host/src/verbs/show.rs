@@ -8,6 +8,7 @@ use comfy_table::{ContentArrangement, Table};
 use keyvector_core::document::{Metadata, MetadataValue};
 use keyvector_core::row::{Cell, Row};
 use keyvector_core::schema::TableSchema;
+use keyvector_core::text;
 use keyvector_cql::{CqlType, canonical_text};
 use serde_json::{Map, Value};
 
@@ -21,17 +22,19 @@ pub(super) fn json_line(value: &Value) -> io::Result<()> {
     line(json_text(&value.to_string()))
 }
 
-/// JSON text with the control characters escaped that JSON lets through: U+007F to U+009F, some of which steer terminals.
+/// JSON text with the characters escaped that steer or mislead and that JSON lets through, U+009B and U+202E for example.
 /// They stand in strings only, so the value stays the same.
 pub(super) fn json_text(json: &str) -> Cow<'_, str> {
-    let steers = |character: char| ('\u{7f}'..='\u{9f}').contains(&character);
-    if !json.contains(steers) {
+    if !json.contains(text::acts) {
         return Cow::Borrowed(json);
     }
     let mut out = String::with_capacity(json.len() + 16);
     for character in json.chars() {
-        match steers(character) {
-            true => out.push_str(&format!("\\u{:04x}", u32::from(character))),
+        match text::acts(character) {
+            true => {
+                let units = &mut [0; 2];
+                out.extend(character.encode_utf16(units).iter().map(|unit| format!("\\u{unit:04x}")));
+            }
             false => out.push(character),
         }
     }
@@ -130,14 +133,13 @@ fn cell_value(cql_type: &CqlType, bytes: &[u8]) -> Value {
 }
 
 /// A text on one line, nothing in it that steers a terminal.
-pub(super) fn one_line(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for character in text.chars() {
+pub(super) fn one_line(words: &str) -> String {
+    let mut out = String::with_capacity(words.len());
+    for character in words.chars() {
         match character {
             '\n' => out.push_str(" ⏎ "),
             '\t' => out.push(' '),
-            character if character.is_control() => out.extend(character.escape_unicode()),
-            character => out.push(character),
+            character => text::push_escaped(&mut out, character),
         }
     }
     out
@@ -181,7 +183,7 @@ mod tests {
 
     #[test]
     fn texts_cannot_steer_the_terminal_and_are_cut_at_a_character() {
-        assert_eq!(one_line("a\nb\u{1b}[2J"), "a ⏎ b\\u{1b}[2J");
+        assert_eq!(one_line("a\nb\u{1b}[2J\u{202e}"), "a ⏎ b\\u{1b}[2J\\u{202e}");
         assert_eq!(shortened("日本語", 2), "日本…");
         assert_eq!(shortened("日本", 2), "日本");
         assert_eq!(moment(1_796_040_000_000), "2026-11-30 12:00:00Z");
@@ -193,10 +195,10 @@ mod tests {
 
     #[test]
     fn json_for_terminals_is_the_same_value_without_control_characters() {
-        let value = Value::from("a\u{7f}\u{80}\u{9b}31m\u{9f}\u{a0}\u{1b}é");
-        let text = value.to_string();
-        let shown = json_text(&text);
-        assert!(!shown.chars().any(char::is_control), "{shown:?}");
+        let value = Value::from("a\u{7f}\u{80}\u{9b}31m\u{9f}\u{a0}\u{1b}é\u{202e}\u{e0041}");
+        let json = value.to_string();
+        let shown = json_text(&json);
+        assert!(!shown.contains(text::acts), "{shown:?}");
         assert!(shown.contains("\\u009b31m") && shown.contains('é'), "{shown}");
         assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), value);
         assert!(matches!(json_text("{\"a\":1}"), Cow::Borrowed(_)));

@@ -4,7 +4,7 @@ use keyvector_core::document::FailureClass;
 use keyvector_core::index::DistanceMetric;
 use keyvector_sandbox::{Embedded, Limits, LocalModel, OpenError, Purpose, RestartReason};
 
-use crate::{block_on, config, hasty, load, misbehave_modes, tests_of_modes};
+use crate::{block_on, config, hasty, load, misbehave_modes, polite, tests_of_modes};
 
 const GUEST: &str = "misbehave.wasm";
 
@@ -34,6 +34,10 @@ fn one_failure_of_64(mode: &str, limits: Limits) -> FailureClass {
     assert_eq!(embedded.vectors.len(), 64 * 3);
     let [(41, failure)] = embedded.failures.as_slice() else { panic!("{:?}", embedded.failures) };
     failure.class
+}
+
+fn open_error(mode: &str) -> OpenError {
+    LocalModel::open(&load(GUEST, Limits::default()), &config(mode)).err().unwrap()
 }
 
 #[track_caller]
@@ -95,7 +99,22 @@ tests_of_modes! {
     }
 
     "no-identity" no_identity |mode| {
-        let error = LocalModel::open(&load(GUEST, Limits::default()), &config(mode)).err().unwrap();
-        assert!(matches!(error, OpenError::Declaration { .. }), "{error}");
+        assert!(matches!(open_error(mode), OpenError::Declaration { .. }));
+    }
+
+    "rude-identity" a_rude_identity |mode| {
+        let error = open_error(mode);
+        assert!(matches!(error, OpenError::Declaration { .. }));
+        polite(&error.to_string());
+    }
+
+    "long-identity" a_long_identity |mode| {
+        assert!(open_error(mode).to_string().contains("one line of at most 1024 bytes"));
+    }
+
+    "rude-model" a_rude_refusal |mode| {
+        let error = open_error(mode);
+        assert!(matches!(error, OpenError::Refused { .. }));
+        polite(&error.to_string());
     }
 }

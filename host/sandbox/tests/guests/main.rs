@@ -1,12 +1,15 @@
 //! Runs every guest of `tests/guests` in every one of its modes.
 #![allow(clippy::unwrap_used, reason = "all of it is tests")]
 
+mod answers;
+mod files;
 mod load;
 mod local_model;
 #[path = "../../../../tests/guests/misbehave/src/modes.rs"]
 mod misbehave_modes;
 mod puppet;
 mod remote_model;
+mod said;
 mod start;
 mod table;
 mod wasi;
@@ -59,6 +62,13 @@ fn engine(limits: Limits) -> Engine {
 
 fn load(name: &str, limits: Limits) -> Plugin {
     engine(limits).load(name, &built_plugin(name)).unwrap()
+}
+
+/// Words of [`misbehave_modes::RUDE`] are in it, escaped, and it is one line that acts nowhere.
+#[track_caller]
+fn polite(message: &str) {
+    assert!(!message.contains(keyvector_core::text::acts), "{message:?}");
+    assert!(message.contains("\\u{1b}[31m") && message.contains("gnp."), "{message}");
 }
 
 /// Short deadlines, so that what runs for ever does not run for long.

@@ -45,12 +45,17 @@ impl Answer {
 
     /// Renders as many rows as there are states; all but the first hold nothing.
     pub(crate) fn render_in(&self, table: &TablePlugin) -> Vec<Rendered> {
+        self.render_rows(table, self.states.len())
+    }
+
+    /// Renders `rows` rows with this answer, whether it fits or not.
+    pub(crate) fn render_rows(&self, table: &TablePlugin, rows: usize) -> Vec<Rendered> {
         let mut cells = Vec::new();
         push_cell(&mut cells, Some(&self.to_bytes()));
-        for _ in 1..self.states.len() {
+        for _ in 1..rows {
             push_cell(&mut cells, None);
         }
-        block_on(table.render(number(self.states.len()), cells)).unwrap()
+        block_on(table.render(number(rows), cells)).unwrap()
     }
 
     fn to_bytes(&self) -> Vec<u8> {

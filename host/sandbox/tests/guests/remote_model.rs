@@ -6,7 +6,7 @@ use keyvector_sandbox::{
     RestartReason,
 };
 
-use crate::{block_on, config, load, misbehave_modes, tests_of_modes};
+use crate::{block_on, config, load, misbehave_modes, polite, tests_of_modes};
 
 const GUEST: &str = "misbehave.wasm";
 
@@ -78,6 +78,31 @@ tests_of_modes! {
         };
         assert_eq!(failure.class, FailureClass::PluginOutput);
         assert!(failure.reason.contains("answered 7 floats for 3 vectors"), "{}", failure.reason);
+    }
+
+    "rude-route" a_rude_route |mode| {
+        let error = RemoteModel::describe(&load(GUEST, Limits::default()), &config(mode)).unwrap_err();
+        assert!(matches!(error, OpenError::Declaration { .. }));
+        polite(&error.to_string());
+    }
+
+    "rude-header" a_rude_header |mode| {
+        let error = RemoteModel::describe(&load(GUEST, Limits::default()), &config(mode)).unwrap_err();
+        assert!(error.to_string().ends_with("header accept: a value of other than printable ASCII"), "{error}");
+    }
+
+    "rude-server" a_rude_server_is_quoted_politely |mode| {
+        let info = response(200, misbehave_modes::RUDE);
+        let error = RemoteModel::open(&load(GUEST, Limits::default()), &config(mode), Some(&info)).err().unwrap();
+        assert!(matches!(error, OpenError::Refused { .. }));
+        polite(&error.to_string());
+    }
+
+    "rude-failure" a_rude_failure |mode| {
+        let (model, _) = open(mode);
+        let failure = block_on(model.decode(1, &response(429, ""))).unwrap().unwrap_err();
+        polite(&failure.message);
+        assert!(failure.message.len() <= 4096 && failure.message.ends_with('…'));
     }
 
     "flood-in-encode" flood_in_encode |mode| {

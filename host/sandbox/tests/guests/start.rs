@@ -10,11 +10,16 @@ use wit_parser::Resolve;
 use crate::{engine, hasty};
 
 /// A core module that exports the table role.
-fn table_module(describe: &str, start: &str) -> Vec<u8> {
+pub(crate) fn table_module(describe: &str, start: &str) -> Vec<u8> {
+    table_module_of(32, describe, start)
+}
+
+/// The same with a memory of `pages` at the beginning.
+pub(crate) fn table_module_of(pages: u32, describe: &str, start: &str) -> Vec<u8> {
     let interface = format!("keyvector:plugin/table@{}", plugin_api_version());
     let text = format!(
         r#"(module
-            (memory (export "memory") 32)
+            (memory (export "memory") {pages})
             {start}
             (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) i32.const 1048576)
             (func (export "{interface}#describe") (param i32 i32) (result i32) {describe})

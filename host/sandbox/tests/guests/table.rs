@@ -6,7 +6,7 @@ use keyvector_sandbox::{ColumnInfo, Limits, OpenError, RestartReason, TablePlugi
 
 use crate::puppet::Answer;
 use crate::{
-    block_on, config, failure_of, hasty, load, misbehave_modes, open_table, render, render_in,
+    block_on, config, failure_of, hasty, load, misbehave_modes, open_table, polite, render, render_in,
     tests_of_modes, text_column, text_of, texts_of,
 };
 
@@ -55,6 +55,30 @@ fn metadata_of(rendered: &Rendered) -> Metadata {
         Rendered::Document(document) => document.metadata.clone(),
         other => panic!("{other:?}"),
     }
+}
+
+#[track_caller]
+fn refused_declaration(mode: &str, part: &str) {
+    let error = TablePlugin::describe(&load(GUEST, Limits::default()), &config(mode)).unwrap_err();
+    assert!(matches!(error, OpenError::Declaration { .. }), "{error}");
+    assert!(error.to_string().contains(part), "{error}");
+}
+
+/// Renders these batches, of which the second comes out as `second`, and checks that each but the first is found to come
+/// out differently.
+#[track_caller]
+fn differs(mode: &str, batches: &[&[&str]], second: &[&str]) {
+    let table = open_table(GUEST, mode, Limits { determinism_every: 1, ..Limits::default() }).unwrap();
+    for (index, batch) in batches.iter().enumerate() {
+        let rendered = render_in(&table, batch).unwrap();
+        if index == 1 {
+            assert_eq!(texts_of(&rendered), second);
+        }
+    }
+    // One batch more: the check of a batch is over before the next one begins.
+    render_in(&table, &["last"]).unwrap();
+    let differences = table.stats().determinism_differences as usize;
+    assert!((batches.len() - 1..=batches.len()).contains(&differences), "{differences}");
 }
 
 tests_of_modes! {
@@ -184,6 +208,22 @@ tests_of_modes! {
         assert!((48 << 20..56 << 20).contains(&stats.memory_bytes_peak), "{}", stats.memory_bytes_peak);
     }
 
+    "slow-leak" slow_leak_crosses_replacements_without_a_failure |mode| {
+        // 500 B a row, in the batches of a stream at its tip and of one that catches up: 128 MB and more.
+        let table = open_table(GUEST, mode, Limits::default()).unwrap();
+        let row = ["row"; 256];
+        for batch in 0..1000 {
+            let rows = if batch % 10 == 0 { 1 } else { 256 };
+            let rendered = render_in(&table, &row[..rows]).unwrap();
+            assert!(texts_of(&rendered).iter().all(|&text| text == "row"));
+        }
+        let stats = table.stats();
+        let replaced = stats.restarts(RestartReason::MemoryHigh);
+        assert!((2..=3).contains(&replaced), "{stats:?}");
+        assert_eq!(stats.restarts_total(), replaced, "no call failed");
+        assert!(stats.memory_bytes_peak < 50 << 20, "{stats:?}");
+    }
+
     "flood" flood |mode| {
         both_fail(mode, Limits::default(), FailureClass::PluginOutput, "answered");
     }
@@ -197,6 +237,115 @@ tests_of_modes! {
         let (rendered, stats) = render(mode, Limits::default(), &["a"]);
         assert_eq!(texts_of(&rendered.unwrap()), ["a"]);
         assert_eq!(stats.restarts_total(), 0);
+    }
+
+    "long-line" a_line_of_30_mib_is_too_much |mode| {
+        both_fail(mode, Limits::default(), FailureClass::PluginOutput, "answered more than");
+    }
+
+    "carry-over" what_is_carried_from_call_to_call_is_found |mode| {
+        differs(mode, &[&["a", "b"], &["c"], &["d"]], &["bc"]);
+    }
+
+    "one-by-one" each_row_does_something_else |mode| {
+        let texts = [
+            "good", "panic", "rude", "spin", "rude document", "bomb", "overflow", "not utf-8", "forged",
+            "broken metadata", "skip", "refuse", "good",
+        ];
+        let (rendered, _) = render(mode, hasty(), &texts);
+        let rendered = rendered.unwrap();
+        let classes: Vec<_> = rendered.iter().zip(texts).filter_map(|(rendered, text)| match rendered {
+            Rendered::Failed(failure) => Some((text, failure.class)),
+            _ => None,
+        }).collect();
+        let expected = [
+            ("panic", FailureClass::PluginTrapped),
+            ("rude", FailureClass::PluginRefused),
+            ("spin", FailureClass::PluginDeadline),
+            ("bomb", FailureClass::PluginMemory),
+            ("overflow", FailureClass::PluginTrapped),
+            ("not utf-8", FailureClass::PluginOutput),
+            ("forged", FailureClass::PluginOutput),
+            ("broken metadata", FailureClass::PluginOutput),
+            ("refuse", FailureClass::PluginRefused),
+        ];
+        assert_eq!(classes, expected);
+        assert_eq!((text_of(&rendered[0]), text_of(&rendered[12])), ("good", "good"));
+        assert_eq!(rendered[10], Rendered::Skipped);
+        for row in [1, 2] {
+            polite(failure_of(&rendered[row]).1);
+        }
+        // Documents are stored as they are.
+        assert_eq!(text_of(&rendered[4]), misbehave_modes::RUDE);
+        let title = MetadataValue::Text("\u{1b}[31m\u{9b}2J\u{202e}".to_owned());
+        assert_eq!(metadata_of(&rendered[4]), Metadata([("title".to_owned(), title)].into()));
+    }
+
+    "count-rows" texts_that_depend_on_the_batch_are_not_found |mode| {
+        // The check renders the same batch again: what depends on its size alone comes out the same. What shows it is
+        // the comparison of a rendering with the index, in batches of other sizes.
+        let table = open_table(GUEST, mode, Limits { determinism_every: 1, ..Limits::default() }).unwrap();
+        assert_eq!(texts_of(&render_in(&table, &["a", "b"]).unwrap()), ["one of 2"; 2]);
+        assert_eq!(texts_of(&render_in(&table, &["a"]).unwrap()), ["one of 1"]);
+        assert_eq!(table.stats().determinism_differences, 0);
+    }
+
+    "many-keys" forty_seven_keys_of_forty_eight_declared |mode| {
+        let table = open_table(GUEST, mode, Limits::default()).unwrap();
+        assert_eq!(table.info().metadata.len(), 48);
+        let object = |count| {
+            let members: Vec<_> = (0..count).map(|n| format!("\"k{n}\":{n}")).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        let rendered = Answer::documents(&[("a", &object(47)), ("b", &object(48))]).render_in(&table);
+        assert_eq!(metadata_of(&rendered[0]).0.len(), 47);
+        let (class, reason, attempts) = failure_of(&rendered[1]);
+        assert_eq!((class, attempts), (FailureClass::PluginOutput, 1));
+        assert!(reason.contains("48 keys, of 47"), "{reason}");
+    }
+
+    "hidden-keys" more_non_filterable_keys_than_an_index_has |mode| {
+        refused_declaration(mode, "10 non-filterable metadata keys, of 9");
+    }
+
+    "forged-key" a_declared_key_of_the_hosts |mode| {
+        refused_declaration(mode, "\"_fingerprint\": names that begin with _ are the host's");
+    }
+
+    "twin-keys" a_key_declared_twice |mode| {
+        refused_declaration(mode, "metadata key \"a\" twice");
+    }
+
+    "twin-reads" a_column_read_twice |mode| {
+        refused_declaration(mode, "reads column \"text\" twice");
+    }
+
+    "rude-describe" a_rude_refusal |mode| {
+        let error = TablePlugin::describe(&load(GUEST, Limits::default()), &config(mode)).unwrap_err();
+        assert!(matches!(error, OpenError::Refused { .. }));
+        polite(&error.to_string());
+    }
+
+    "rude-open" a_rude_refusal_of_the_table |mode| {
+        polite(&open_table(GUEST, mode, Limits::default()).err().unwrap().to_string());
+    }
+
+    "rude-reads" a_rude_column |mode| {
+        // No table has it: the host says so in its own words.
+        polite(&open_table(GUEST, mode, Limits::default()).err().unwrap().to_string());
+    }
+
+    "rude-key" a_rude_metadata_key |mode| {
+        let error = TablePlugin::describe(&load(GUEST, Limits::default()), &config(mode)).unwrap_err();
+        assert!(matches!(error, OpenError::Declaration { .. }));
+        polite(&error.to_string());
+    }
+
+    "rude-log" rude_last_words |mode| {
+        let (rendered, _) = render(mode, Limits::default(), &["a", "poison"]);
+        let rendered = rendered.unwrap();
+        assert_eq!(text_of(&rendered[0]), "a");
+        polite(failure_of(&rendered[1]).1);
     }
 
     "fickle" fickle |mode| {

@@ -1,6 +1,6 @@
 use crate::bindings::exports::keyvector::plugin::{local_model, remote_model};
 use crate::bindings::keyvector::plugin::types::{Embeddings, Limits, Metric, ModelInfo, Packed, Purpose};
-use crate::modes::{LOCAL_MODEL_MODES, REMOTE_MODEL_MODES};
+use crate::modes::{LOCAL_MODEL_MODES, REMOTE_MODEL_MODES, RUDE};
 use crate::{MODE, Misbehave, count_call, mode, opened_as, spin};
 
 fn info(identity: &str, dimension: Option<u32>) -> ModelInfo {
@@ -23,9 +23,15 @@ impl local_model::Guest for Misbehave {
     fn open(config: String) -> Result<ModelInfo, String> {
         let mode = mode(&config, LOCAL_MODEL_MODES)?;
         let dimension = (mode != "no-dimension").then_some(3);
-        let identity = if mode == "no-identity" { "" } else { "lengths/1" };
+        let identity = match mode.as_str() {
+            "no-identity" => String::new(),
+            "rude-identity" => format!("lengths{RUDE}"),
+            "long-identity" => "l".repeat(1025),
+            "rude-model" => return Err(RUDE.to_owned()),
+            _ => "lengths/1".to_owned(),
+        };
         MODE.set(mode);
-        Ok(info(identity, dimension))
+        Ok(info(&identity, dimension))
     }
 
     /// A text's vector is its length, 1 for a query, and 1.
@@ -56,9 +62,14 @@ impl local_model::Guest for Misbehave {
 impl remote_model::Guest for Misbehave {
     fn describe(config: String) -> Result<remote_model::Routes, String> {
         let mode = mode(&config, REMOTE_MODEL_MODES)?;
-        let path = if mode == "evil-route" { "/../admin" } else { "/embed?a=b" };
-        let header = remote_model::Header { name: "accept".to_owned(), value: "text/plain".to_owned() };
-        let embed = remote_model::Route { path: path.to_owned(), headers: vec![header] };
+        let path = match mode.as_str() {
+            "evil-route" => "/../admin".to_owned(),
+            "rude-route" => format!("/{RUDE}"),
+            _ => "/embed?a=b".to_owned(),
+        };
+        let value = if mode == "rude-header" { RUDE } else { "text/plain" };
+        let header = remote_model::Header { name: "accept".to_owned(), value: value.to_owned() };
+        let embed = remote_model::Route { path, headers: vec![header] };
         let info = remote_model::Route { path: "/info".to_owned(), headers: vec![] };
         Ok(remote_model::Routes { embed, info: Some(info) })
     }
@@ -68,6 +79,9 @@ impl remote_model::Guest for Misbehave {
         let answer = answer.ok_or("nothing to go by")?;
         if answer.status != 200 {
             return Err(format!("the server answers {}", answer.status));
+        }
+        if opened_as() == "rude-server" {
+            return Err(format!("the server says {}", String::from_utf8_lossy(&answer.body)));
         }
         Ok(info(&String::from_utf8_lossy(&answer.body), None))
     }
@@ -96,7 +110,10 @@ impl remote_model::Guest for Misbehave {
         if response.status != 200 {
             return Err(remote_model::Failure {
                 kind: remote_model::FailureKind::Throttled,
-                message: format!("status {}", response.status),
+                message: match opened_as().as_str() {
+                    "rude-failure" => RUDE.repeat(1000),
+                    _ => format!("status {}", response.status),
+                },
                 retry_after_ms: Some(70),
             });
         }

@@ -17,10 +17,25 @@ pub(crate) const TABLE_MODES: &[&str] = &[
     "memory-bomb",
     "memory-bomb-on-poison",
     "leak",
+    "slow-leak",
     "flood",
     "flood-describe",
     "chatty",
+    "long-line",
     "fickle",
+    "carry-over",
+    "count-rows",
+    "one-by-one",
+    "many-keys",
+    "hidden-keys",
+    "forged-key",
+    "twin-keys",
+    "twin-reads",
+    "rude-describe",
+    "rude-open",
+    "rude-reads",
+    "rude-key",
+    "rude-log",
     "wrong-counts",
     "missing-metadata",
     "falling-ends",
@@ -38,6 +53,9 @@ pub(crate) const LOCAL_MODEL_MODES: &[&str] = &[
     "model-trap-every-second-call",
     "model-loop-on-poison",
     "no-identity",
+    "rude-identity",
+    "long-identity",
+    "rude-model",
 ];
 
 pub(crate) const REMOTE_MODEL_MODES: &[&str] = &[
@@ -47,4 +65,11 @@ pub(crate) const REMOTE_MODEL_MODES: &[&str] = &[
     "remote-trap-every-second-call",
     "remote-wrong-count",
     "flood-in-encode",
+    "rude-route",
+    "rude-header",
+    "rude-server",
+    "rude-failure",
 ];
+
+/// What the `rude-…` modes say: it steers a terminal, ends lines and turns text around.
+pub(crate) const RUDE: &str = "red\u{1b}[31m\n\u{9b}2J\u{7f}\r\u{202e}gnp.\u{2028}\u{200b}end";

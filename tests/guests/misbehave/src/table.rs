@@ -1,8 +1,10 @@
+use std::cell::RefCell;
+
 use crate::bindings::exports::keyvector::plugin::table::{
     Column, Documents, Guest, MetadataKey, MetadataType, RowState, TableInfo,
 };
 use crate::bindings::keyvector::plugin::log;
-use crate::modes::TABLE_MODES;
+use crate::modes::{RUDE, TABLE_MODES};
 use crate::{
     MODE, Misbehave, count_call, mode, opened_as, overflow_stack, pack, puppet, spin, take_all_memory,
 };
@@ -16,7 +18,13 @@ impl Guest for Misbehave {
             "refuse-describe" => return Err("no such thing as a table".to_owned()),
             "flood-describe" => reads.push("x".repeat(10 << 20)),
             "metadata" => reads.push("metadata".to_owned()),
+            "twin-reads" => reads.push("text".to_owned()),
+            "rude-describe" => return Err(RUDE.to_owned()),
+            "rude-reads" => reads.push(RUDE.to_owned()),
             _ => {}
+        }
+        if let Some(metadata) = own_keys(&mode) {
+            return Ok(TableInfo { reads, metadata });
         }
         let metadata = [
             ("title", MetadataType::Text),
@@ -40,6 +48,7 @@ impl Guest for Misbehave {
         let mode = mode(&config, TABLE_MODES)?;
         match mode.as_str() {
             "loop-in-open" => spin(),
+            "rude-open" => return Err(RUDE.to_owned()),
             "refuse-open" => return Err(format!("{} is {}", columns[0].name, columns[0].cql_type)),
             _ => {}
         }
@@ -63,7 +72,8 @@ impl Guest for Misbehave {
                     cells.iter().skip(1).step_by(2).map(|cell| cell.unwrap_or_default()).collect();
                 Documents { metadata: pack(&metadata), ..echo }
             }
-            "puppet" => puppet::answer(texts[0]),
+            "puppet" | "many-keys" => puppet::answer(texts[0]),
+            "one-by-one" => one_by_one(&texts),
             "panic" => {
                 log::write(log::Level::Error, "about to panic");
                 panic!("on purpose")
@@ -82,6 +92,10 @@ impl Guest for Misbehave {
                 std::mem::forget(std::hint::black_box(vec![1_u8; 4 << 20]));
                 echo
             }
+            "slow-leak" => {
+                std::mem::forget(std::hint::black_box(vec![1_u8; 500 * rows]));
+                echo
+            }
             "flood" => Documents { texts: pack(&vec![vec![b'x'; 1 << 20]; rows]), ..echo },
             "chatty" => {
                 let line = "é".repeat(10_000);
@@ -91,6 +105,25 @@ impl Guest for Misbehave {
                 log::write(log::Level::Error, "enough");
                 echo
             }
+            "long-line" => {
+                log::write(log::Level::Info, &"x".repeat(30 << 20));
+                echo
+            }
+            "rude-log" => {
+                for level in [log::Level::Debug, log::Level::Info, log::Level::Warn, log::Level::Error] {
+                    log::write(level, RUDE);
+                }
+                if poisoned { panic!("what it logged as an error goes into the reason") } else { echo }
+            }
+            "carry-over" => {
+                let last = texts.last().copied().unwrap_or_default().to_vec();
+                let carried = CARRIED.replace(last);
+                Documents {
+                    texts: pack(&texts.iter().map(|text| [&carried, *text].concat()).collect::<Vec<_>>()),
+                    ..echo
+                }
+            }
+            "count-rows" => Documents { texts: pack(&vec![format!("one of {rows}"); rows]), ..echo },
             "fickle" => Documents { texts: pack(&vec![format!("call {call}"); rows]), ..echo },
             "wrong-counts" => {
                 let mut states = echo.states;
@@ -118,6 +151,61 @@ impl Guest for Misbehave {
             _ => echo,
         }
     }
+}
+
+thread_local! {
+    /// The last row of the batch before, in mode `carry-over`.
+    static CARRIED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What the modes declare that are about declarations.
+fn own_keys(mode: &str) -> Option<Vec<MetadataKey>> {
+    let key = |name: &str, filterable| MetadataKey {
+        name: name.to_owned(),
+        value_type: MetadataType::Number,
+        filterable,
+    };
+    let numbered = |count, filterable| (0..count).map(move |n| key(&format!("k{n}"), filterable)).collect();
+    match mode {
+        "many-keys" => Some(numbered(48, true)),
+        "hidden-keys" => Some(numbered(10, false)),
+        "forged-key" => Some(vec![key("_fingerprint", true)]),
+        "twin-keys" => Some(vec![key("a", true), key("a", true)]),
+        "rude-key" => Some(vec![key(RUDE, true)]),
+        _ => None,
+    }
+}
+
+/// Each row does something else, by its text. All other modes have one fault; a table has rows of every kind.
+fn one_by_one(texts: &[&[u8]]) -> Documents {
+    let mut documents = echo(texts);
+    let (mut answers, mut metadata) = (Vec::new(), Vec::new());
+    for (row, &text) in texts.iter().enumerate() {
+        let (answer, object): (&[u8], &[u8]) = match text {
+            b"panic" => {
+                log::write(log::Level::Error, RUDE);
+                panic!("on purpose")
+            }
+            b"spin" => spin(),
+            b"bomb" => take_all_memory(),
+            b"overflow" => {
+                std::hint::black_box(overflow_stack(0));
+                (text, b"")
+            }
+            b"rude" => {
+                documents.states[row] = RowState::Failed;
+                (RUDE.as_bytes(), b"")
+            }
+            b"rude document" => (RUDE.as_bytes(), b"{\"title\":\"\\u001b[31m\\u009b2J\\u202e\"}"),
+            b"not utf-8" => (b"\xff\xfe", b""),
+            b"forged" => (text, b"{\"_fingerprint\":\"1\"}"),
+            b"broken metadata" => (text, b"{\"year\":"),
+            _ => (text, b""),
+        };
+        answers.push(answer);
+        metadata.push(object);
+    }
+    Documents { texts: pack(&answers), metadata: pack(&metadata), ..documents }
 }
 
 /// Each row's first cell as its text; `skip` and `refuse` are done.

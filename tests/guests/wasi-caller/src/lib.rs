@@ -19,7 +19,7 @@ use bindings::wasi::cli::{environment, exit, stderr};
 use bindings::wasi::clocks::{monotonic_clock, wall_clock};
 use bindings::wasi::filesystem::preopens;
 use bindings::wasi::io::poll;
-use bindings::wasi::random::{insecure_seed, random};
+use bindings::wasi::random::{insecure, insecure_seed, random};
 
 struct WasiCaller;
 
@@ -60,11 +60,12 @@ impl Guest for WasiCaller {
 
 fn look_around() -> String {
     format!(
-        "{:?} {} {} {:?} {:?} {:?} {:?} {} {:?}",
+        "{:?} {} {} {:?} {:?} {:?} {:?} {:?} {} {:?}",
         wall_clock::now(),
         monotonic_clock::now(),
         monotonic_clock::subscribe_duration(THREE_SECONDS_NS).ready(),
         random::get_random_bytes(8),
+        insecure::get_insecure_random_bytes(4),
         insecure_seed::insecure_seed(),
         environment::get_environment(),
         environment::get_arguments(),
@@ -77,6 +78,14 @@ fn act(config: &str) -> String {
     match config {
         "{\"mode\":\"sleep\"}" => monotonic_clock::subscribe_duration(THREE_SECONDS_NS).block(),
         "{\"mode\":\"poll\"}" => drop(poll::poll(&[&monotonic_clock::subscribe_duration(THREE_SECONDS_NS)])),
+        "{\"mode\":\"poll-a-million\"}" => {
+            let pollable = monotonic_clock::subscribe_duration(0);
+            drop(poll::poll(&vec![&pollable; 1_000_000]));
+        }
+        "{\"mode\":\"2-to-40-random-bytes\"}" => drop(random::get_random_bytes(1 << 40)),
+        "{\"mode\":\"2-to-40-insecure-bytes\"}" => drop(insecure::get_insecure_random_bytes(1 << 40)),
+        "{\"mode\":\"write-60-mib\"}" => drop(stderr::get_stderr().write(&vec![b'w'; 60 << 20])),
+        "{\"mode\":\"write-2-to-40-zeroes\"}" => drop(stderr::get_stderr().write_zeroes(1 << 40)),
         "{\"mode\":\"exit\"}" => exit::exit(Err(())),
         "{\"mode\":\"write-and-panic\"}" => {
             say("Traceback: the cause");
