@@ -52,9 +52,9 @@ fn configure(host: &Host, name: &str, plugin: &str, mode: &str) -> String {
     host.write(
         &file,
         &format!(
-            "store = \"shared.db\"\n\
+            "[store]\npath = \"shared.db\"\n\
              [host]\nplugin_threads = 1\n\
-             [plugin_limits]\ndeadline = \"50ms\"\ndeadline_per_row = \"1ms\"\nsecond_chance_factor = 3\n\
+             [plugin_limits]\ndeadline = \"200ms\"\ndeadline_per_row = \"1ms\"\nsecond_chance_factor = 5\n\
              [[table]]\nname = {name:?}\nplugin = {plugin:?}\nplugin_config = {{ mode = {mode:?} }}\n\
              [table.source]\nfile = \"items.jsonl\"\nschema = \"items.cql\"\n"
         ),
