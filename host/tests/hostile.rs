@@ -17,7 +17,7 @@ fn guest(name: &str) -> PathBuf {
     );
     let path = folder.join(name).with_extension("wasm");
     assert!(path.is_file(), "{}: build it with `cargo xtask plugins`", path.display());
-    path.canonicalize().unwrap()
+    path.canonicalize().expect("it was just seen")
 }
 
 /// A record that inserts the row `id`.

@@ -24,7 +24,7 @@ pub struct Limits {
     pub output_bytes_per_row: usize,
     /// A plugin file above this size is refused.
     pub component_bytes_max: usize,
-    /// Every how many batches one is rendered again in a fresh instance and compared. 0: never.
+    /// Every how many batches one is rendered again, in halves and in fresh instances, and compared. 0: never.
     pub determinism_every: u64,
     /// When this many rows of one batch have failed in an unbroken run, the plugin counts as broken and the batch has no
     /// result. Twice the line's `poison_run_max`, since a changed row may come as two images.

@@ -231,12 +231,26 @@ impl Renderer {
         self.slot.rest();
     }
 
-    /// Renders the rows that were rendered at once again in a fresh instance, and compares. Nobody waits for it.
+    /// Renders the rows that were rendered at once again, each half in a fresh instance, and compares: neither what came
+    /// before nor what stands beside a row may change its document. Nobody waits for it.
     fn check_determinism(&mut self, question: &Rows, rendered: &[Rendered]) {
         let declared = Arc::clone(&self.declared);
-        let again = self.slot.aside(|slot| call(slot, &declared, question.rows, &question.cells, Try(2)));
+        let middle = question.rows / 2;
+        let halves = [0..middle, middle..question.rows].into_iter().filter(|half| !half.is_empty());
+        let halves: Result<Vec<_>, Broken> =
+            halves.map(|half| Ok((half.len(), self.cells(question, half)?))).collect();
+        let again = halves.map_err(Failed::Ended).and_then(|halves| {
+            self.slot.aside(|slot| {
+                let again =
+                    halves.into_iter().map(|(rows, cells)| call(slot, &declared, rows, cells, Try(2)));
+                again.collect::<Result<Vec<_>, _>>()
+            })
+        });
         let differing = match again {
-            Ok(again) => rendered.iter().zip(&again).filter(|(before, after)| !same(before, after)).count(),
+            Ok(again) => {
+                let pairs = rendered.iter().zip(again.iter().flatten());
+                pairs.filter(|(before, after)| !same(before, after)).count()
+            }
             // Some rows stop the plugin, and did so before.
             Err(_) if rendered.iter().any(is_stopped) => return,
             Err(_) => rendered.len(),

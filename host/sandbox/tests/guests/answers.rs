@@ -6,6 +6,8 @@ use keyvector_sandbox::{Limits, RestartReason, TablePlugin};
 use crate::puppet::Answer;
 use crate::{failure_of, open_table, text_of};
 
+type BreakIt = fn(&mut Answer);
+
 fn puppet() -> TablePlugin {
     open_table("misbehave.wasm", "puppet", Limits::default()).unwrap()
 }
@@ -128,7 +130,7 @@ fn a_reason_of_a_mebibyte_is_cut() {
 
 #[test]
 fn a_frame_that_does_not_fit_one_row_is_no_answer() {
-    let broken: [(&str, fn(&mut Answer)); 12] = [
+    let broken: [(&str, BreakIt); 12] = [
         ("answered 0 states for 1 rows", |answer| answer.states.clear()),
         ("answered 2 states for 1 rows", |answer| answer.states.push(0)),
         ("answered 100000 states for 1 rows", |answer| answer.states.resize(100_000, 1)),
@@ -156,7 +158,7 @@ fn a_frame_that_does_not_fit_one_row_is_no_answer() {
 
 #[test]
 fn ends_that_fall_are_no_answer() {
-    let broken: [fn(&mut Answer); 3] = [
+    let broken: [BreakIt; 3] = [
         |answer| answer.texts.ends.reverse(),
         |answer| answer.texts.ends[0] = u32::MAX,
         |answer| answer.metadata.ends.reverse(),
