@@ -1,6 +1,7 @@
 //! The command line. Parsing only: what the flags say of the configuration goes to `config`, verbs to `verbs`.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -26,9 +27,15 @@ Exit codes:
   69  an endpoint, a file or a store cannot be reached
   75  the plugin is broken";
 
+/// With what a plugin may be built against.
+static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let plugin_versions = keyvector_sandbox::plugin_api_versions().join(", ");
+    format!("{}\nplugins: keyvector:plugin {plugin_versions}", env!("CARGO_PKG_VERSION"))
+});
+
 /// Keeps a vector index true to a Cassandra-style table.
 #[derive(Debug, Parser)]
-#[command(name = "keyvector-host", version, after_help = EXAMPLES, subcommand_help_heading = "Verbs")]
+#[command(name = "keyvector-host", version, long_version = LONG_VERSION.as_str(), after_help = EXAMPLES, subcommand_help_heading = "Verbs")]
 #[command(subcommand_value_name = "VERB", max_term_width = 110)]
 pub struct Cli {
     #[command(subcommand)]

@@ -208,6 +208,11 @@ fn plugins_are_inspected() {
     assert_eq!(movies["roles"], serde_json::json!(["table"]));
     assert_eq!(movies["sha256"].as_str().unwrap().len(), 64);
     assert!(movies["reads"].as_array().unwrap().contains(&"plot".into()), "{movies}");
+    let binds = movies["host_binds"].as_array().unwrap();
+    let speaks = movies["speaks"].as_str().unwrap().strip_prefix("keyvector:plugin ").unwrap();
+    assert!(binds.contains(&speaks.into()), "{movies}");
+    let version = host.run(&["--version"]).ok();
+    assert!(version.ends_with(&format!("plugins: keyvector:plugin {speaks}\n")), "{version}");
     let model = host.run(&["plugin", "inspect", "static"]).ok();
     assert!(model.contains("local-model") && model.contains("256"), "{model}");
     let pinned = format!("movies@sha256:{}", movies["sha256"].as_str().unwrap());

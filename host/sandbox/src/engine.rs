@@ -8,7 +8,6 @@ use std::time::Duration;
 use wasmtime::Config;
 use wasmtime::component::{Component, Linker};
 
-use crate::bindings::draft;
 use crate::limits::Limits;
 use crate::load::{self, LoadError};
 use crate::plugin::Plugin;
@@ -111,19 +110,22 @@ impl Engine {
         }
         let component_bytes = load::to_component(name, bytes)?;
         let names = load::Names::read(name, &component_bytes)?;
-        let roles = names.check(name)?;
+        let spoken = names.check(name)?;
         let component = Component::from_binary(&self.inner, &component_bytes)
             .map_err(|error| LoadError::new(name, format!("cannot be compiled: {}", one_line(&error))))?;
+        load::check_log(name, &component, &spoken)?;
 
         let with_wasi = names.imports_wasi();
         let mut linker = Linker::<State>::new(&self.inner);
-        let linked = draft::add_to_linker(&mut linker)
+        let linked = spoken
+            .bound
+            .add_to_linker(&mut linker)
             .and_then(|()| if with_wasi { wasi::add_to_linker(&mut linker) } else { Ok(()) })
             .and_then(|()| linker.instantiate_pre(&component));
         let instance_pre = linked
             .map_err(|error| LoadError::new(name, format!("does not fit this host: {}", one_line(&error))))?;
         let large = with_wasi || bytes.len() > limits.large_component_bytes;
-        Ok(Plugin::new(self.clone(), name, bytes, names, roles, instance_pre, large))
+        Ok(Plugin::new(self.clone(), name, bytes, names, spoken, instance_pre, large))
     }
 
     /// Epochs until a call of this length is over: whole ticks, and one for the tick that is under way.

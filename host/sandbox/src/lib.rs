@@ -52,7 +52,13 @@ pub use slot::OpenError;
 pub use stats::{RestartReason, Stats};
 pub use table::{ColumnInfo, TableInfo, TablePlugin, push_cell};
 
-/// The version of `keyvector:plugin` that this host binds.
+/// The newest version of `keyvector:plugin` that this host binds.
 pub fn plugin_api_version() -> String {
-    bindings::draft::PACKAGE.1.to_string()
+    bindings::WitVersion::NEWEST.number().to_string()
+}
+
+/// All versions of `keyvector:plugin` that this host binds, oldest first. A release stands for all of its track: 0.1.2 for
+/// every 0.1.x.
+pub fn plugin_api_versions() -> Vec<String> {
+    bindings::WitVersion::ALL.iter().map(|version| version.number().to_string()).collect()
 }

@@ -1,12 +1,15 @@
 //! From a file's bytes to a component that speaks our language, refused in one line before anything is compiled.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use semver::Version;
 use wasmparser::{Encoding, Parser, Payload};
+use wasmtime::component::Component;
+use wasmtime::component::types::ComponentItem;
 
-use crate::bindings::draft;
+use crate::bindings::{PACKAGE, WitVersion, is_compatible};
 use crate::log::quoted;
 use crate::wasi;
 
@@ -162,51 +165,119 @@ impl Names {
         self.imports.iter().any(|import| import.starts_with("wasi:"))
     }
 
-    /// The component's roles, if it speaks this host's version and imports only what is offered.
-    pub(crate) fn check(&self, plugin: &str) -> Result<Vec<Role>, LoadError> {
-        let (package, host_version) = &*draft::PACKAGE;
-        let spoken = |name: &str| {
-            let (interface, version) = name.strip_prefix(package)?.strip_prefix('/')?.split_once('@')?;
-            Some((interface.to_owned(), Version::parse(version).ok()?))
+    /// What the component speaks, if this host binds that and offers all that it imports.
+    pub(crate) fn check(&self, plugin: &str) -> Result<Spoken, LoadError> {
+        let refuse = |reason: String| Err(LoadError::new(plugin, reason));
+        let exported: Vec<_> = self.exports.iter().filter_map(|name| of_ours(name)).collect();
+        let imported = self.imports.iter().filter_map(|name| of_ours(name));
+        let numbers: BTreeSet<_> =
+            exported.iter().cloned().chain(imported).map(|(_, number)| number).collect();
+        let Some(number) = numbers.last() else {
+            return refuse(format!("is no plugin: it exports none of {PACKAGE}'s {ROLES}"));
         };
-        for (_, version) in self.exports.iter().chain(&self.imports).filter_map(|name| spoken(name)) {
-            if version != *host_version {
-                let remedy = if version > *host_version {
-                    "upgrade the host".to_owned()
-                } else {
-                    format!("build the plugin against {host_version}")
-                };
-                return Err(LoadError::new(
-                    plugin,
-                    format!("speaks {package} {version}, this host {host_version}: {remedy}"),
+        if let Some(other) = numbers.iter().find(|other| !is_compatible(other, number)) {
+            return refuse(format!("speaks {PACKAGE} {other} and {number} at once: build it against one"));
+        }
+        let Some(bound) = WitVersion::meeting(number) else { return refuse(not_bound(number)) };
+
+        for import in &self.imports {
+            let ours = of_ours(import);
+            let offered = match &ours {
+                Some((interface, _)) => *interface == "log" || *interface == "types",
+                None => wasi::is_offered(import),
+            };
+            if !offered && ours.is_some() && number > bound.number() {
+                return refuse(format!(
+                    "imports {import}, which came after this host's {}: upgrade the host",
+                    bound.number()
+                ));
+            }
+            if !offered {
+                return refuse(format!(
+                    "imports {import}, which no plugin gets: only log of {PACKAGE} and an inert WASI 0.2 are there"
                 ));
             }
         }
-        for import in &self.imports {
-            let ours =
-                spoken(import).is_some_and(|(interface, _)| interface == "log" || interface == "types");
-            if !ours && !wasi::is_offered(import) {
+
+        let is_role = |interface: &str| Role::ALL.into_iter().find(|role| role.as_str() == interface);
+        let mut roles: Vec<_> = exported.iter().filter_map(|(interface, _)| is_role(interface)).collect();
+        roles.sort_unstable();
+        roles.dedup();
+        let unknown = exported.iter().filter(|(interface, _)| is_role(interface).is_none());
+        let unknown_exports: Vec<_> = unknown.map(|(interface, _)| (*interface).to_owned()).collect();
+        if roles.is_empty() && !unknown_exports.is_empty() {
+            return refuse(format!(
+                "exports only {} of {PACKAGE} {number}, which this host ({}) does not know: upgrade the host",
+                unknown_exports.join(" and "),
+                bound.number()
+            ));
+        }
+        if roles.is_empty() {
+            return refuse(format!("is no plugin: it exports none of {PACKAGE}'s {ROLES}"));
+        }
+        Ok(Spoken { number: number.clone(), bound, roles, unknown_exports })
+    }
+}
+
+const ROLES: &str = "table, remote-model and local-model";
+
+/// What a component says in its names.
+#[derive(Debug)]
+pub(crate) struct Spoken {
+    /// The version that it was built against.
+    pub(crate) number: Version,
+    /// The version of this host that it meets.
+    pub(crate) bound: WitVersion,
+    pub(crate) roles: Vec<Role>,
+    /// Interfaces of a later release: an ability that this host does without.
+    pub(crate) unknown_exports: Vec<String>,
+}
+
+/// Interface and version of a name of our package.
+fn of_ours(name: &str) -> Option<(&str, Version)> {
+    let (interface, number) = name.strip_prefix(PACKAGE)?.strip_prefix('/')?.split_once('@')?;
+    Some((interface, Version::parse(number).ok()?))
+}
+
+fn not_bound(number: &Version) -> String {
+    let numbers: Vec<_> = WitVersion::ALL.iter().map(|version| version.number()).collect();
+    let newest = WitVersion::NEWEST.number();
+    let host = match numbers.as_slice() {
+        [oldest, .., newest] => format!("{oldest}–{newest}"),
+        _ => newest.to_string(),
+    };
+    let drafts = if number.pre.is_empty() { "" } else { ", and a draft meets none but itself" };
+    let remedy = if number > newest {
+        "upgrade the host".to_owned()
+    } else {
+        format!("build the plugin against {newest}")
+    };
+    format!("speaks {PACKAGE} {number}, this host {host}{drafts}: {remedy}")
+}
+
+/// Refuses a component that calls a function of `log` which the version it meets lacks: a later release of the same track
+/// may have added it.
+pub(crate) fn check_log(plugin: &str, component: &Component, spoken: &Spoken) -> Result<(), LoadError> {
+    let (engine, component_type) = (component.engine(), component.component_type());
+    for (name, import) in component_type.imports(engine) {
+        let ComponentItem::ComponentInstance(log) = import.ty else { continue };
+        if !of_ours(name).is_some_and(|(interface, _)| interface == "log") {
+            continue;
+        }
+        for (function, export) in log.exports(engine) {
+            let known = spoken.bound.log_functions().contains(&function);
+            if !known && matches!(export.ty, ComponentItem::ComponentFunc(_)) {
+                let host = spoken.bound.number();
                 return Err(LoadError::new(
                     plugin,
                     format!(
-                        "imports {import}, which no plugin gets: only log of {package} and an inert WASI 0.2 are there"
+                        "calls {function} of {name}, which log has not got in this host's {host}: upgrade the host"
                     ),
                 ));
             }
         }
-        let exported: Vec<_> = self.exports.iter().filter_map(|name| spoken(name)).collect();
-        let roles: Vec<_> = Role::ALL
-            .into_iter()
-            .filter(|role| exported.iter().any(|(interface, _)| interface == role.as_str()))
-            .collect();
-        if roles.is_empty() {
-            return Err(LoadError::new(
-                plugin,
-                format!("is no plugin: it exports none of {package}'s table, remote-model and local-model"),
-            ));
-        }
-        Ok(roles)
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -219,8 +290,12 @@ mod tests {
     }
 
     fn ours(interface: &str) -> String {
-        let (package, version) = &*draft::PACKAGE;
-        format!("{package}/{interface}@{version}")
+        format!("{PACKAGE}/{interface}@{}", WitVersion::NEWEST.number())
+    }
+
+    #[track_caller]
+    fn refusal(imports: &[&str], exports: &[&str]) -> String {
+        names(imports, exports).check("movies.wasm").unwrap_err().to_string()
     }
 
     #[test]
@@ -228,21 +303,78 @@ mod tests {
         let (log, types) = (ours("log"), ours("types"));
         let (table, model) = (ours("table"), ours("local-model"));
         let names =
-            names(&[&log, &types, "wasi:cli/stderr@0.2.3"], &[&table, &model, "acme:extra/thing@1.0.0"]);
-        assert_eq!(names.check("p.wasm").unwrap(), [Role::Table, Role::LocalModel]);
+            names(&[&log, &types, "wasi:cli/stderr@0.2.3"], &[&model, &table, "acme:extra/thing@1.0.0"]);
+        let spoken = names.check("p.wasm").unwrap();
+        assert_eq!(spoken.roles, [Role::Table, Role::LocalModel]);
+        assert_eq!((spoken.bound, &spoken.number), (WitVersion::NEWEST, WitVersion::NEWEST.number()));
+        assert!(spoken.unknown_exports.is_empty());
         assert!(names.imports_wasi());
     }
 
     #[test]
+    fn every_bound_version_is_met_under_its_own_number() {
+        for &version in WitVersion::ALL {
+            let number = version.number();
+            let (log, table) = (format!("{PACKAGE}/log@{number}"), format!("{PACKAGE}/table@{number}"));
+            let spoken = names(&[&log], &[&table]).check("p.wasm").unwrap();
+            assert_eq!((spoken.bound, &spoken.number), (version, number));
+        }
+    }
+
+    /// Tests bind a made-up 0.0.9 beside the draft.
+    #[test]
     fn another_version_is_named_with_the_remedy() {
-        let host = &draft::PACKAGE.1;
-        let newer = names(&[], &["keyvector:plugin/table@0.3.0"]).check("movies.wasm").unwrap_err();
+        let newest = WitVersion::NEWEST.number();
         assert_eq!(
-            newer.to_string(),
-            format!("movies.wasm speaks keyvector:plugin 0.3.0, this host {host}: upgrade the host")
+            refusal(&[], &["keyvector:plugin/table@0.3.0"]),
+            format!("movies.wasm speaks keyvector:plugin 0.3.0, this host 0.0.9–{newest}: upgrade the host")
         );
-        let older = names(&["keyvector:plugin/log@0.0.1"], &[]).check("movies.wasm").unwrap_err();
-        assert!(older.to_string().ends_with(&format!("build the plugin against {host}")), "{older}");
+        let older = format!(
+            "movies.wasm speaks keyvector:plugin 0.0.8, this host 0.0.9–{newest}: build the plugin against {newest}"
+        );
+        assert_eq!(refusal(&[], &["keyvector:plugin/table@0.0.8"]), older);
+        assert_eq!(refusal(&["keyvector:plugin/log@0.0.8"], &[]), older);
+    }
+
+    #[test]
+    fn a_draft_meets_none_but_itself() {
+        let newest = WitVersion::NEWEST.number();
+        for (draft, remedy) in [
+            ("0.1.0-draft.999", "upgrade the host".to_owned()),
+            ("0.1.0-draft.0", format!("build the plugin against {newest}")),
+            ("0.0.9-draft.1", format!("build the plugin against {newest}")),
+        ] {
+            assert_eq!(
+                refusal(&[], &[&format!("keyvector:plugin/table@{draft}")]),
+                format!(
+                    "movies.wasm speaks keyvector:plugin {draft}, this host 0.0.9–{newest}, and a draft meets none but \
+                     itself: {remedy}"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn two_versions_in_one_component_are_refused() {
+        let newest = WitVersion::NEWEST.number();
+        let mixed =
+            format!("movies.wasm speaks keyvector:plugin 0.0.9 and {newest} at once: build it against one");
+        assert_eq!(refusal(&[], &["keyvector:plugin/table@0.0.9", &ours("local-model")]), mixed);
+        assert_eq!(refusal(&["keyvector:plugin/log@0.0.9"], &[&ours("table")]), mixed);
+        let both_unknown = refusal(&[], &["keyvector:plugin/table@0.3.0", "keyvector:plugin/table@0.4.0"]);
+        assert!(both_unknown.contains("speaks keyvector:plugin 0.3.0 and 0.4.0 at once"), "{both_unknown}");
+    }
+
+    #[test]
+    fn an_ability_that_the_host_does_not_know_is_left_alone() {
+        let (table, ability) = (ours("table"), ours("later-ability"));
+        let spoken = names(&[], &[&table, &ability]).check("p.wasm").unwrap();
+        assert_eq!(spoken.roles, [Role::Table]);
+        assert_eq!(spoken.unknown_exports, ["later-ability"]);
+
+        let alone = refusal(&[], &[&ability]);
+        assert!(alone.starts_with("movies.wasm exports only later-ability of keyvector:plugin "), "{alone}");
+        assert!(alone.ends_with(": upgrade the host"), "{alone}");
     }
 
     #[test]

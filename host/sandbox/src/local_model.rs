@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use keyvector_core::document::RowFailure;
 
-use crate::bindings::draft::types::Packed;
-use crate::bindings::draft::{LocalModelPlugin as Exports, LocalModelPluginPre};
+use crate::bindings::types::Packed;
+use crate::bindings::{self, LocalModelPre};
 use crate::engine::one_line;
 use crate::guest::{Bounds, Guest, Stop, on_own_thread};
 use crate::isolate::{self, Batch, Broken, Failed, Try};
@@ -59,7 +59,7 @@ impl LocalModel {
         slot::require_role(plugin, Role::LocalModel)?;
         let declaration = |reason| OpenError::Declaration { plugin: plugin.name().to_owned(), reason };
         let counters = Arc::new(Counters::default());
-        let pre = LocalModelPluginPre::new(plugin.instance_pre.clone())
+        let pre = LocalModelPre::new(plugin.wit_version, plugin.instance_pre.clone())
             .map_err(|error| declaration(one_line(&error)))?;
         let open = {
             let (plugin, config, counters) = (plugin.clone(), config.to_owned(), Arc::clone(&counters));
@@ -67,9 +67,7 @@ impl LocalModel {
                 let mut guest =
                     Guest::instantiate(&plugin, &counters, patience, |store| pre.instantiate(store))?;
                 let info = guest
-                    .call(Bounds::of_setup(&plugin, patience), |exports, store| {
-                        exports.keyvector_plugin_local_model().call_open(store, &config)
-                    })?
+                    .call(Bounds::of_setup(&plugin, patience), |model, store| model.open(store, &config))?
                     .map_err(NotOpened::Refused)?;
                 Ok::<_, NotOpened>((guest.opened(), info))
             }
@@ -80,9 +78,8 @@ impl LocalModel {
                 if info.dimension.is_none() {
                     let probe = packed::pack([PROBE].into_iter());
                     let bounds = Bounds::of_rows(plugin, 1, PROBE.len(), patience);
-                    let answer = guest.call(bounds, |exports, store| {
-                        let model = exports.keyvector_plugin_local_model();
-                        model.call_embed(store, &probe, Purpose::Document.to_wit())
+                    let answer = guest.call(bounds, |model, store| {
+                        model.embed(store, &probe, Purpose::Document.to_wit())
                     })?;
                     info.dimension = Some(check_shape(answer.vectors.len(), 1, None)?);
                 }
@@ -124,7 +121,7 @@ impl LocalModel {
 
 /// One thread's side of an open model.
 struct Embedder {
-    slot: Slot<Exports>,
+    slot: Slot<bindings::LocalModel>,
     dimension: u32,
 }
 
@@ -174,13 +171,7 @@ impl Batch for Embedding<'_> {
         let answer = slot.call(
             this,
             bounds,
-            |exports, store| {
-                exports.keyvector_plugin_local_model().call_embed(
-                    store,
-                    texts,
-                    self.question.purpose.to_wit(),
-                )
-            },
+            |model, store| model.embed(store, texts, self.question.purpose.to_wit()),
             |answer| check_shape(answer.vectors.len(), rows.len(), Some(dimension)).map(|_| answer),
         )?;
         if let Some(tokens) = answer.tokens {

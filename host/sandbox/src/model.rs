@@ -3,7 +3,7 @@
 use keyvector_core::index::DistanceMetric;
 use keyvector_core::text::acts;
 
-use crate::bindings::draft::types as wit;
+use crate::bindings::types as wit;
 use crate::guest::Stop;
 
 /// What a text is embedded for. Models with prompts or input types treat the two differently.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::bindings::draft::types::Packed;
+use crate::bindings::types::Packed;
 use crate::guest::Stop;
 
 /// Checks an answer's frame: as many ends as `count`, rising, the last equal to the data's length.

@@ -6,9 +6,10 @@ use std::fmt::Write as _;
 use sha2::{Digest, Sha256};
 use wasmtime::component::InstancePre;
 
+use crate::bindings::WitVersion;
 use crate::engine::Engine;
 use crate::limits::Limits;
-use crate::load::{Names, Role};
+use crate::load::{Names, Role, Spoken};
 use crate::state::State;
 
 /// A plugin that was accepted by [`Engine::load`]. Clones share the compiled code.
@@ -17,10 +18,13 @@ pub struct Plugin {
     name: String,
     digest: String,
     size_bytes: usize,
+    speaks: String,
     roles: Vec<Role>,
+    unknown_exports: Vec<String>,
     imports: Vec<String>,
     with_wasi: bool,
     memory_bytes_max: usize,
+    pub(crate) wit_version: WitVersion,
     pub(crate) engine: Engine,
     pub(crate) instance_pre: InstancePre<State>,
 }
@@ -31,7 +35,7 @@ impl Plugin {
         name: &str,
         bytes: &[u8],
         names: Names,
-        roles: Vec<Role>,
+        spoken: Spoken,
         instance_pre: InstancePre<State>,
         large: bool,
     ) -> Self {
@@ -40,10 +44,13 @@ impl Plugin {
             name: name.to_owned(),
             digest: sha256_hex(bytes),
             size_bytes: bytes.len(),
-            roles,
+            speaks: spoken.number.to_string(),
+            roles: spoken.roles,
+            unknown_exports: spoken.unknown_exports,
             with_wasi: names.imports_wasi(),
             imports: names.imports,
             memory_bytes_max: if large { limits.memory_bytes_large } else { limits.memory_bytes },
+            wit_version: spoken.bound,
             engine,
             instance_pre,
         }
@@ -64,9 +71,19 @@ impl Plugin {
         self.size_bytes
     }
 
+    /// The version of `keyvector:plugin` that it was built against.
+    pub fn speaks(&self) -> &str {
+        &self.speaks
+    }
+
     /// At least one.
     pub fn roles(&self) -> &[Role] {
         &self.roles
+    }
+
+    /// Interfaces of ours that it exports and this host does not know: abilities of a later release, which are not used.
+    pub fn unknown_exports(&self) -> &[String] {
+        &self.unknown_exports
     }
 
     /// The component's imports by name.

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use keyvector_core::document::RowFailure;
 
-use crate::bindings::draft::remote_model as wit;
-use crate::bindings::draft::types::Packed;
-use crate::bindings::draft::{RemoteModelPlugin as Exports, RemoteModelPluginPre};
+use crate::bindings::types::Packed;
+use crate::bindings::{self, RemoteModelPre, remote_model as wit};
 use crate::engine::one_line;
 use crate::guest::{Bounds, Guest, Stop, on_own_thread};
 use crate::isolate::{Broken, Failed, Try};
@@ -16,7 +15,6 @@ use crate::model::{ModelInfo, Purpose, check_shape, read_info};
 use crate::packed;
 use crate::plugin::Plugin;
 use crate::slot::{self, NotOpened, OpenError, Slot};
-use crate::state::State;
 use crate::stats::{Counters, Stats};
 use crate::workers::{Reply, Workers};
 
@@ -121,9 +119,7 @@ impl RemoteModel {
                 let mut guest =
                     Guest::instantiate(plugin, &counters, patience, |store| pre.instantiate(store))?;
                 guest
-                    .call(Bounds::of_setup(plugin, patience), |exports, store| {
-                        exports.keyvector_plugin_remote_model().call_describe(store, config)
-                    })?
+                    .call(Bounds::of_setup(plugin, patience), |model, store| model.describe(store, config))?
                     .map_err(NotOpened::Refused)
             })
         })?;
@@ -147,8 +143,8 @@ impl RemoteModel {
                 let mut guest =
                     Guest::instantiate(&plugin, &counters, patience, |store| pre.instantiate(store))?;
                 let info = guest
-                    .call(Bounds::of_setup(&plugin, patience), |exports, store| {
-                        exports.keyvector_plugin_remote_model().call_open(store, &config, info.as_ref())
+                    .call(Bounds::of_setup(&plugin, patience), |model, store| {
+                        model.open(store, &config, info.as_ref())
                     })?
                     .map_err(NotOpened::Refused)?;
                 Ok::<_, NotOpened>((guest.opened(), info))
@@ -205,15 +201,15 @@ fn declaration(plugin: &Plugin, reason: String) -> OpenError {
     OpenError::Declaration { plugin: plugin.name().to_owned(), reason }
 }
 
-fn pre(plugin: &Plugin) -> Result<RemoteModelPluginPre<State>, OpenError> {
+fn pre(plugin: &Plugin) -> Result<RemoteModelPre, OpenError> {
     slot::require_role(plugin, Role::RemoteModel)?;
-    RemoteModelPluginPre::new(plugin.instance_pre.clone())
+    RemoteModelPre::new(plugin.wit_version, plugin.instance_pre.clone())
         .map_err(|error| declaration(plugin, one_line(&error)))
 }
 
 /// One thread's side of an open model.
 struct Worker {
-    slot: Slot<Exports>,
+    slot: Slot<bindings::RemoteModel>,
     dimension: Option<u32>,
 }
 
@@ -247,10 +243,7 @@ impl Worker {
                 slot.call(
                     this,
                     bounds,
-                    |exports, store| {
-                        let model = exports.keyvector_plugin_remote_model();
-                        model.call_encode(store, texts, purpose.to_wit(), *cut)
-                    },
+                    |model, store| model.encode(store, texts, purpose.to_wit(), *cut),
                     |body| {
                         if body.len() <= bounds.output_bytes {
                             return Ok(Answer::Body(body));
@@ -270,9 +263,7 @@ impl Worker {
                 slot.call(
                     this,
                     bounds,
-                    |exports, store| {
-                        exports.keyvector_plugin_remote_model().call_decode(store, *count, response)
-                    },
+                    |model, store| model.decode(store, *count, response),
                     |decoded| match decoded {
                         Err(failure) => Ok(Answer::Decoded(Err(read_failure(failure)))),
                         Ok(answer) => {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use keyvector_core::document::{Document, FailureClass, MetadataKey, MetadataType, Rendered, RowFailure};
 use keyvector_core::schema::ColumnKind;
 
-use crate::bindings::draft::table::{self as wit, Documents, RowState};
-use crate::bindings::draft::{TablePlugin as Exports, TablePluginPre};
+use crate::bindings::table::{self as wit, Documents, RowState};
+use crate::bindings::{Table, TablePre};
 use crate::blank::is_blank;
 use crate::guest::{Bounds, Guest, Stop, on_own_thread};
 use crate::isolate::{self, Batch, Broken, Failed, Try};
@@ -131,9 +131,7 @@ fn described(
     let info = slot::open_twice(plugin, counters, |patience| {
         let mut guest = Guest::instantiate(plugin, counters, patience, |store| pre.instantiate(store))?;
         guest
-            .call(Bounds::of_setup(plugin, patience), |exports, store| {
-                exports.keyvector_plugin_table().call_describe(store, config)
-            })?
+            .call(Bounds::of_setup(plugin, patience), |table, store| table.describe(store, config))?
             .map_err(NotOpened::Refused)
     })?;
     let refuse = |reason| OpenError::Declaration { plugin: plugin.name().to_owned(), reason };
@@ -163,8 +161,8 @@ fn described(
     Ok((info, declared))
 }
 
-fn pre(plugin: &Plugin) -> Result<TablePluginPre<crate::state::State>, OpenError> {
-    TablePluginPre::new(plugin.instance_pre.clone()).map_err(|error| OpenError::Declaration {
+fn pre(plugin: &Plugin) -> Result<TablePre, OpenError> {
+    TablePre::new(plugin.wit_version, plugin.instance_pre.clone()).map_err(|error| OpenError::Declaration {
         plugin: plugin.name().to_owned(),
         reason: crate::engine::one_line(&error),
     })
@@ -176,7 +174,7 @@ fn opener(
     config: &str,
     columns: &[ColumnInfo],
     counters: &Arc<Counters>,
-) -> Result<impl Fn(u32) -> Result<Guest<Exports>, NotOpened> + Send + Sync + use<>, OpenError> {
+) -> Result<impl Fn(u32) -> Result<Guest<Table>, NotOpened> + Send + Sync + use<>, OpenError> {
     let pre = pre(plugin)?;
     let (plugin, config, counters) = (plugin.clone(), config.to_owned(), Arc::clone(counters));
     let columns: Vec<_> = columns
@@ -195,9 +193,7 @@ fn opener(
     Ok(move |patience| {
         let mut guest = Guest::instantiate(&plugin, &counters, patience, |store| pre.instantiate(store))?;
         guest
-            .call(Bounds::of_setup(&plugin, patience), |exports, store| {
-                exports.keyvector_plugin_table().call_open(store, &config, &columns)
-            })?
+            .call(Bounds::of_setup(&plugin, patience), |table, store| table.open(store, &config, &columns))?
             .map_err(NotOpened::Refused)?;
         Ok(guest.opened())
     })
@@ -205,7 +201,7 @@ fn opener(
 
 /// One thread's side of an open plugin.
 struct Renderer {
-    slot: Slot<Exports>,
+    slot: Slot<Table>,
     declared: Arc<Declared>,
     columns_read: usize,
 }
@@ -343,7 +339,7 @@ impl Batch for Rendering<'_> {
 }
 
 fn call(
-    slot: &mut Slot<Exports>,
+    slot: &mut Slot<Table>,
     declared: &Declared,
     rows: usize,
     cells: &[u8],
@@ -354,7 +350,7 @@ fn call(
     slot.call(
         this,
         bounds,
-        |exports, store| exports.keyvector_plugin_table().call_render(store, count, cells),
+        |table, store| table.render(store, count, cells),
         |documents| read_documents(&documents, rows, bounds.output_bytes, declared, this),
     )
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use keyvector_core::document::{MetadataKey, MetadataType};
-use keyvector_sandbox::{Engine, EngineConfig, LocalModel, Role, TablePlugin};
+use keyvector_sandbox::{Engine, EngineConfig, LocalModel, Role, TablePlugin, plugin_api_versions};
 use serde_json::{Value, json};
 
 use super::show;
@@ -28,7 +28,13 @@ pub(super) fn inspect(options: &Options, file: &str, as_program: bool) -> Result
     add("shipped", found.shipped.into());
     add("sha256", plugin.digest().into());
     add("size_bytes", plugin.size_bytes().into());
+    add("speaks", format!("keyvector:plugin {}", plugin.speaks()).into());
+    add("host_binds", plugin_api_versions().into());
     add("roles", plugin.roles().iter().map(|role| role.as_str()).collect());
+    if !plugin.unknown_exports().is_empty() {
+        // A later release's abilities, which this host does without.
+        add("not_used", plugin.unknown_exports().into());
+    }
     add("imports", plugin.imports().into());
     add("memory_bytes", plugin.memory_bytes_max().into());
     if plugin.roles().contains(&Role::Table) {

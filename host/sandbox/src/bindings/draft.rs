@@ -1,6 +1,5 @@
-//! `wit/draft`: the package that plugins are written against until it is released as 0.1.0.
-
-use std::sync::LazyLock;
+//! `wit/draft`: the package that plugins are written against until it is released as 0.1.0. Its types are the ones that the
+//! rest of the crate knows.
 
 use wasmtime::component::{HasSelf, Linker};
 
@@ -39,15 +38,10 @@ pub(crate) use table_world::exports::keyvector::plugin::table;
 pub(crate) use table_world::keyvector::plugin::{log, types};
 pub(crate) use table_world::{TablePlugin, TablePluginPre};
 
-/// The package's name and version as component names spell them, read from the WIT itself so that they cannot differ.
-pub(crate) static PACKAGE: LazyLock<(&str, semver::Version)> = LazyLock::new(|| {
-    const SOURCE: &str = include_str!("../../../../wit/draft/keyvector.wit");
-    SOURCE
-        .lines()
-        .find_map(|line| line.strip_prefix("package ")?.strip_suffix(';')?.split_once('@'))
-        .and_then(|(name, version)| Some((name, semver::Version::parse(version).ok()?)))
-        .expect("the WIT begins with its package and version")
-});
+pub(crate) const WIT: &str = include_str!("../../../../wit/draft/keyvector.wit");
+
+/// The functions of `log`.
+pub(crate) const LOG_FUNCTIONS: &[&str] = &["write"];
 
 /// Links all that the package lets a plugin import: its types and `log`.
 pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {

@@ -1,7 +1,8 @@
 //! Files that were damaged, and what is known of a plugin that is whole.
 
 use keyvector_sandbox::{
-    Engine, EngineConfig, Limits, LocalModel, OpenError, Role, plugin_api_version, sha256_hex,
+    Engine, EngineConfig, Limits, LocalModel, OpenError, Role, plugin_api_version, plugin_api_versions,
+    sha256_hex,
 };
 
 use crate::{built_plugin, config, engine, load};
@@ -25,6 +26,8 @@ fn a_plugin_is_known_before_it_is_opened() {
     assert_eq!(plugin.name(), GUEST);
     assert_eq!(plugin.digest(), sha256_hex(&bytes));
     assert_eq!(plugin.size_bytes(), bytes.len());
+    assert_eq!(plugin.speaks(), plugin_api_version());
+    assert!(plugin.unknown_exports().is_empty());
     assert_eq!(plugin.roles(), [Role::Table, Role::RemoteModel, Role::LocalModel]);
     assert!(plugin.imports().contains(&format!("keyvector:plugin/log@{}", plugin_api_version())));
     assert_eq!(plugin.memory_bytes_max(), 64 << 20);
@@ -68,6 +71,42 @@ fn core_modules_of_other_kinds_are_refused() {
     let wasi = wat::parse_str(r#"(module (import "wasi_snapshot_preview1" "fd_write" (func)))"#).unwrap();
     plain.splice(..8, wasi);
     refused(&plain, &[]);
+}
+
+/// The host binds this one in its own unit tests alone.
+#[test]
+fn an_older_version_that_is_not_bound_is_refused() {
+    let version = plugin_api_version();
+    assert_eq!(plugin_api_versions(), [version.clone()]);
+    refused(
+        &built_plugin("old-version.wasm"),
+        &[&format!("speaks keyvector:plugin 0.0.9, this host {version}: build the plugin against {version}")],
+    );
+}
+
+#[test]
+fn an_ability_that_the_host_does_not_know_is_left_alone() {
+    let version = plugin_api_version();
+    let text = format!(
+        r#"(component (instance $i)
+            (export "keyvector:plugin/table@{version}" (instance $i))
+            (export "keyvector:plugin/later-ability@{version}" (instance $i)))"#
+    );
+    let plugin = engine(Limits::default()).load("p.wasm", &wat::parse_str(text).unwrap()).unwrap();
+    assert_eq!(plugin.roles(), [Role::Table]);
+    assert_eq!(plugin.unknown_exports(), ["later-ability"]);
+}
+
+#[test]
+fn a_log_function_that_the_host_has_not_got_is_named() {
+    let version = plugin_api_version();
+    let text = format!(
+        r#"(component (instance $i)
+            (import "keyvector:plugin/log@{version}" (instance (export "trace" (func (param "message" string)))))
+            (export "keyvector:plugin/table@{version}" (instance $i)))"#
+    );
+    let log = format!("calls trace of keyvector:plugin/log@{version}");
+    refused(&wat::parse_str(text).unwrap(), &[&log, "upgrade the host"]);
 }
 
 #[test]
