@@ -35,8 +35,8 @@ static LONG_VERSION: LazyLock<String> = LazyLock::new(|| {
 
 /// Keeps a vector index true to a Cassandra-style table.
 #[derive(Debug, Parser)]
-#[command(name = "keyvector-host", version, long_version = LONG_VERSION.as_str(), after_help = EXAMPLES, subcommand_help_heading = "Verbs")]
-#[command(subcommand_value_name = "VERB", max_term_width = 110)]
+#[command(name = "keyvector-host", version, long_version = LONG_VERSION.as_str(), after_help = EXAMPLES)]
+#[command(subcommand_help_heading = "Verbs", subcommand_value_name = "VERB", max_term_width = 110)]
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Option<Verb>,

@@ -1,12 +1,13 @@
-//! Formatting, lints and dependency rules, in each workspace.
+//! Formatting, lints and dependency rules, in each workspace; and versions of the WIT, which stay as they are.
 
 use anyhow::{Result, bail};
 
-use crate::{root, step};
+use crate::{frozen, root, step};
 
 const CARGO_DENY: &str = "cargo install cargo-deny --locked --version 0.20.2";
 
 pub(crate) fn run(no_skip: bool) -> Result<()> {
+    frozen::run()?;
     let folders = ["", "plugins"].map(|folder| root().join(folder));
     for folder in &folders {
         let mut fmt = step::cargo(folder);

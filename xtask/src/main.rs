@@ -1,6 +1,7 @@
 //! The project's own commands: `cargo xtask --help`. CI runs these same steps, so what passes here passes there.
 
 mod check;
+mod frozen;
 mod plugins;
 mod setup;
 mod step;
@@ -38,7 +39,7 @@ enum Command {
         #[arg(long)]
         no_skip: bool,
     },
-    /// Formatting, lints, and dependency rules where cargo-deny is installed
+    /// Formatting, lints, the WIT's versions, and dependency rules where cargo-deny is installed
     Check {
         /// Fail if cargo-deny is not installed
         #[arg(long)]

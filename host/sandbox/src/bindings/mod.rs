@@ -159,11 +159,20 @@ mod tests {
             log.func_wrap("write", |_, (): ()| Ok(())).unwrap();
             linker.instantiate_pre(&component).is_ok()
         };
+        let finds = |bound: &str, exported: &str| {
+            let text = format!(
+                r#"(component (instance $t) (export "keyvector:plugin/table@{exported}" (instance $t)))"#
+            );
+            let component =
+                wasmtime::component::Component::new(&engine, wat::parse_str(text).unwrap()).unwrap();
+            component.get_export_index(None, &format!("keyvector:plugin/table@{bound}")).is_some()
+        };
         for bound in ["0.0.9", "0.1.0", "0.1.3", "0.1.0-draft.1", "0.1.0-draft.2", "0.2.0"] {
             for imported in ["0.0.9", "0.1.0", "0.1.3", "0.1.0-draft.1", "0.1.0-draft.2", "0.2.0"] {
                 let expected =
                     is_compatible(&Version::parse(bound).unwrap(), &Version::parse(imported).unwrap());
                 assert_eq!(links(bound, imported), expected, "{imported} on {bound}");
+                assert_eq!(finds(bound, imported), expected, "{imported} on {bound}");
             }
         }
     }
