@@ -112,7 +112,9 @@ fn problems(wit: &Path) -> Result<Vec<String>> {
     if let (Some(draft), Some(highest)) = (&draft, &highest)
         && draft < highest
     {
-        problems.push(format!("wit/draft is {draft}, below {highest}: its number only rises"));
+        problems.push(format!(
+            "wit/draft is {draft}, below {highest}: its number only rises, and a draft that was released is removed"
+        ));
     }
     Ok(problems)
 }
@@ -385,7 +387,10 @@ mod tests {
         };
         assert_eq!(
             problems_of("0.2.0-draft.1", "0.2.0-draft.1/keyvector.wit"),
-            ["wit/draft is 0.2.0-draft.1, below 0.2.0-draft.2: its number only rises"]
+            [
+                "wit/draft is 0.2.0-draft.1, below 0.2.0-draft.2: its number only rises, and a draft that was released \
+                 is removed"
+            ]
         );
         // A release lies above its own drafts.
         for key in ["0.2.0-draft.1/keyvector.wit", "0.2.0-draft.2/keyvector.wit"] {

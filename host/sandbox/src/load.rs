@@ -261,7 +261,7 @@ pub(crate) fn check_log(plugin: &str, component: &Component, spoken: &Spoken) ->
     let (engine, component_type) = (component.engine(), component.component_type());
     for (name, import) in component_type.imports(engine) {
         let ComponentItem::ComponentInstance(log) = import.ty else { continue };
-        if !of_ours(name).is_some_and(|(interface, _)| interface == "log") {
+        if of_ours(name).is_none_or(|(interface, _)| interface != "log") {
             continue;
         }
         for (function, export) in log.exports(engine) {
