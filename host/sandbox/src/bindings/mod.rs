@@ -165,7 +165,7 @@ mod tests {
             );
             let component =
                 wasmtime::component::Component::new(&engine, wat::parse_str(text).unwrap()).unwrap();
-            component.get_export_index(None, &format!("keyvector:plugin/table@{bound}")).is_some()
+            component.get_export_index(None, format!("keyvector:plugin/table@{bound}")).is_some()
         };
         for bound in ["0.0.9", "0.1.0", "0.1.3", "0.1.0-draft.1", "0.1.0-draft.2", "0.2.0"] {
             for imported in ["0.0.9", "0.1.0", "0.1.3", "0.1.0-draft.1", "0.1.0-draft.2", "0.2.0"] {
