@@ -77,7 +77,7 @@ fn core_modules_of_other_kinds_are_refused() {
 #[test]
 fn an_older_version_that_is_not_bound_is_refused() {
     let version = plugin_api_version();
-    assert_eq!(plugin_api_versions(), [version.clone()]);
+    assert_eq!(plugin_api_versions(), [version.as_str()]);
     refused(
         &built_plugin("old-version.wasm"),
         &[&format!("speaks keyvector:plugin 0.0.9, this host {version}: build the plugin against {version}")],
