@@ -1,6 +1,7 @@
 //! The project's own commands: `cargo xtask --help`. CI runs these same steps, so what passes here passes there.
 
 mod check;
+mod examples;
 mod frozen;
 mod plugins;
 mod setup;
@@ -33,6 +34,8 @@ enum Command {
     Install,
     /// Build the plugins, and the guests that tests run, to WebAssembly
     Plugins(plugins::Options),
+    /// Build the example plugins in Python, JavaScript and C, where those languages are installed
+    Examples(examples::Options),
     /// Run every test; those whose tools are missing are listed at the end
     Test {
         /// Fail if a test was skipped
@@ -81,6 +84,7 @@ fn run(command: Command) -> Result<()> {
             step::run(install)
         }
         Command::Plugins(options) => plugins::build(&options),
+        Command::Examples(options) => examples::build(&options),
         Command::Test { no_skip } => test::run(no_skip),
         Command::Check { no_skip } => check::run(no_skip),
         Command::Bench { arguments } => {

@@ -181,7 +181,7 @@ fn cargo(way: &Way) -> Result<Command> {
 }
 
 /// Leaves equal files alone, so that what is built from them need not be built again.
-fn copy_if_changed(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy_if_changed(from: &Path, to: &Path) -> Result<()> {
     let new = fs::read(from).with_context(|| format!("cargo built no {}", from.display()))?;
     if fs::read(to).is_ok_and(|old| old == new) {
         return Ok(());

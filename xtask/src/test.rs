@@ -7,10 +7,11 @@ use std::fs;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{plugins, root, step};
+use crate::{examples, plugins, root, step};
 
 pub(crate) fn run(no_skip: bool) -> Result<()> {
     plugins::build(&plugins::Options::default())?;
+    examples::build(&examples::Options::default())?;
     let skipped = root().join("target/skipped-tests");
     fs::create_dir_all(root().join("target"))?;
     fs::write(&skipped, "").with_context(|| format!("cannot write {}", skipped.display()))?;
