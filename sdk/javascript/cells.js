@@ -168,10 +168,10 @@ function vectorElements(type, bytes) {
 
 /** An unsigned number of one to nine bytes: as many bytes follow the first as it has ones at its left. */
 function vint(bytes, at) {
-  if (at === bytes.length) throw new CellError("a variable-length integer ends too early");
+  if (at === bytes.length) throw new CellError("a vint has no bytes");
   const more = Math.clz32(~(bytes[at] << 24));
   const end = at + 1 + Math.min(more, 8);
-  if (end > bytes.length) throw new CellError("a variable-length integer ends too early");
+  if (end > bytes.length) throw new CellError("a vint ends too early");
   let number = BigInt(bytes[at] & (0xff >> more));
   for (const byte of bytes.subarray(at + 1, end)) number = (number << 8n) | BigInt(byte);
   return [number, end];

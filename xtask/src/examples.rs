@@ -105,10 +105,10 @@ pub(crate) fn build(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Name, language and folder of each: those of `plugins/examples` and `tests/guests` that have a main file.
+/// Name, language and folder of each: those of `plugins/examples` and `tests/guests-other`.
 fn examples() -> Result<Vec<(String, Language, PathBuf)>> {
     let mut examples = Vec::new();
-    for folder in ["plugins/examples", "tests/guests"] {
+    for folder in ["plugins/examples", "tests/guests-other"] {
         let folder = root().join(folder);
         for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
             let entry = entry?;

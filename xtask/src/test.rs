@@ -4,10 +4,16 @@
 //! and the command that installs what it needs. The lines are shown last.
 
 use std::fs;
+use std::io::Write;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use crate::{examples, plugins, root, step};
+
+/// Tests of the SDKs of other languages, without WebAssembly.
+const OTHER_LANGUAGES: [(&str, &[&str]); 2] =
+    [("python3", &["sdk/tests/python_cells.py"]), ("node", &["--test", "sdk/tests/javascript_cells.js"])];
 
 pub(crate) fn run(no_skip: bool) -> Result<()> {
     plugins::build(&plugins::Options::default())?;
@@ -22,6 +28,19 @@ pub(crate) fn run(no_skip: bool) -> Result<()> {
         tests.env("KEYVECTOR_SKIPPED", &skipped);
         if let Err(error) = step::run(tests) {
             failures.push(format!("{}: {error}", if folder.is_empty() { "host" } else { folder }));
+        }
+    }
+    for (program, arguments) in OTHER_LANGUAGES {
+        if step::find_program(program).is_none() {
+            let skip = format!("{}\tinstall {program}\n", arguments.last().unwrap_or(&program));
+            let mut list = fs::OpenOptions::new().append(true).open(&skipped)?;
+            list.write_all(skip.as_bytes()).with_context(|| format!("cannot write {}", skipped.display()))?;
+            continue;
+        }
+        let mut tests = Command::new(program);
+        tests.current_dir(root()).args(*arguments);
+        if let Err(error) = step::run(tests) {
+            failures.push(error.to_string());
         }
     }
     let skips = fs::read_to_string(&skipped).with_context(|| format!("cannot read {}", skipped.display()))?;

@@ -52,7 +52,9 @@ pub struct LetterFilter {
     pub until_ms: Option<i64>,
 }
 
-/// A reason fit to be stored and shown: one line of at most [`REASON_BYTES_MAX`] bytes, in which nothing acts.
+/// A reason fit to be stored and shown: one line of at most [`REASON_BYTES_MAX`] bytes, in which nothing acts. A longer one
+/// loses its middle: what happened stands at the beginning, and what a guest said last (a traceback's own message) at the
+/// end.
 pub fn scrub_reason(reason: &str) -> String {
-    text::one_line(reason, REASON_BYTES_MAX)
+    text::one_line_of_both_ends(reason, REASON_BYTES_MAX)
 }

@@ -36,6 +36,36 @@ pub fn one_line(text: &str, bytes_max: usize) -> String {
     out
 }
 
+/// The same of a text that loses its middle if it is too long: a quarter stays of its beginning, the rest of its end.
+pub fn one_line_of_both_ends(text: &str, bytes_max: usize) -> String {
+    let whole = escaped_within(text.chars(), bytes_max);
+    if whole.len() == text.chars().count() {
+        return whole.concat();
+    }
+    let head_bytes_max = bytes_max / 4;
+    let tail_bytes_max = (bytes_max - head_bytes_max).saturating_sub('…'.len_utf8());
+    let mut parts = escaped_within(text.chars(), head_bytes_max);
+    parts.push('…'.to_string());
+    parts.extend(escaped_within(text.chars().rev(), tail_bytes_max).into_iter().rev());
+    parts.concat()
+}
+
+/// The first characters, as many as are within `bytes_max` when escaped.
+fn escaped_within(characters: impl Iterator<Item = char>, bytes_max: usize) -> Vec<String> {
+    let mut bytes = 0;
+    let escaped = characters.map(|character| {
+        let mut escaped = String::new();
+        push_escaped(&mut escaped, character);
+        escaped
+    });
+    escaped
+        .take_while(|escaped| {
+            bytes += escaped.len();
+            bytes <= bytes_max
+        })
+        .collect()
+}
+
 /// Appends a character, escaped if it [acts].
 pub fn push_escaped(out: &mut String, character: char) {
     match acts(character) {
@@ -77,5 +107,17 @@ mod tests {
         let cut = one_line(&"語".repeat(1000), 1024);
         assert!(cut.len() <= 1024 && cut.ends_with("語…"));
         assert_eq!(one_line("\u{1b}\u{1b}", 12), "\\u{1b}…", "an escape stays whole");
+    }
+
+    #[test]
+    fn long_texts_may_lose_their_middle_instead() {
+        assert_eq!(one_line_of_both_ends("a\u{1b}[31mb\n", 99), "a\\u{1b}[31mb\\u{a}");
+        let just_fits = "é".repeat(512);
+        assert_eq!(one_line_of_both_ends(&just_fits, 1024), just_fits);
+        let long = format!("trapped: {}\n{}\nthe end", "語".repeat(1000), "語\n".repeat(1000));
+        let cut = one_line_of_both_ends(&long, 1024);
+        assert!(cut.len() <= 1024 && cut.len() > 1024 - 16, "{}", cut.len());
+        assert!(cut.starts_with("trapped: 語") && cut.contains("語…"), "{cut}");
+        assert!(cut.ends_with("語\\u{a}\\u{a}the end"), "{cut}");
     }
 }

@@ -197,12 +197,12 @@ def _vector_elements(cql_type: CqlType, data: bytes) -> list[bytes | None]:
 def _vint(data: bytes, at: int) -> tuple[int, int]:
     """An unsigned number of one to nine bytes: as many bytes follow the first as it has ones at its left."""
     if at == len(data):
-        raise CellError("a variable-length integer ends too early")
+        raise CellError("a vint has no bytes")
     first = data[at]
     more = 8 - (first ^ 0xFF).bit_length()
     end = at + 1 + more
     if end > len(data):
-        raise CellError("a variable-length integer ends too early")
+        raise CellError("a vint ends too early")
     return int.from_bytes(bytes([first & (0xFF >> more)]) + data[at + 1 : end], "big"), end
 
 

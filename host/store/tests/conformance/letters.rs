@@ -114,7 +114,7 @@ pub(crate) async fn reason_and_image_are_bounded(stores: &Stores) {
     let listed = letters.list(&LetterFilter::default()).await.unwrap();
     let cut = letters.get(listed[0].id).await.unwrap().unwrap().letter;
     assert!(cut.reason.len() <= REASON_BYTES_MAX && cut.reason.starts_with("a\\u{1b}[31m"), "{}", cut.reason);
-    assert!(cut.reason.ends_with('…'));
+    assert!(cut.reason.contains('…'));
     assert_eq!((cut.image.as_ref().map(Vec::len), cut.image_cut), (Some(IMAGE_BYTES_MAX), true));
     let whole = letters.get(listed[1].id).await.unwrap().unwrap().letter;
     assert_eq!((whole.image.as_ref().map(Vec::len), whole.image_cut), (Some(IMAGE_BYTES_MAX), false));
