@@ -67,3 +67,17 @@ fn java_script_leaves_the_same_index() {
 fn python_leaves_the_same_index() {
     same_as_movies("movies-python");
 }
+
+/// The whole plugin in the manual of C's SDK, as a C compiler sees it.
+#[test]
+fn the_manual_of_c_compiles() {
+    let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/c");
+    let manual = std::fs::read_to_string(sdk.join("README.md")).unwrap();
+    let code = manual.split("```c\n").nth(1).unwrap().split("```").next().unwrap();
+    let host = Host::new();
+    host.write("books.c", code);
+    let mut compile = std::process::Command::new("cc");
+    compile.args(["-fsyntax-only", "-std=c11", "-Wall", "-Wextra", "-Werror", "-I"]).arg(&sdk);
+    let output = compile.arg(host.path("books.c")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

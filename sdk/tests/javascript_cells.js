@@ -84,3 +84,18 @@ test("rows", () => {
   assert.deepEqual([Buffer.from(texts.data).toString(), [...texts.ends]], ["Ano title", [1, 1, 9]]);
   assert.deepEqual([Buffer.from(metadata.data).toString(), [...metadata.ends]], ['{"n":9007199254740992}', [22, 22, 22]]);
 });
+
+test("the manual", async () => {
+  const manual = readFileSync(new URL("../javascript/README.md", import.meta.url), "utf8");
+  const sdk = new URL("../javascript/keyvector.js", import.meta.url);
+  const code = manual.split("```js\n")[1].split("```")[0].replace("../sdk/javascript/keyvector.js", sdk);
+  const { table } = await import(`data:text/javascript,${encodeURIComponent(code)}`);
+  const columns = Object.entries({ title: "text", blurb: "text", pages: "int" });
+  table.open('{"withBlurbOnly":true}', columns.map(([name, cqlType]) => ({ name, cqlType, kind: "regular" })));
+  const rows = ["0000000154", "0000000142", "0000000400000007", "ffffffff", "ffffffff", "ffffffff"];
+  const wrong = ["ffffffff", "0000000142", "00000004ffffffff"];
+  const { states, texts, metadata } = table.render(3, bytesOf([...rows, ...wrong].join("")));
+  assert.deepEqual(states, ["document", "skipped", "failed"]);
+  assert.equal(Buffer.from(texts.data).toString(), "T\nBcolumn `pages` is -1");
+  assert.equal(Buffer.from(metadata.data).toString(), '{"title":"T","pages":7}');
+});

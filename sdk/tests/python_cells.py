@@ -99,6 +99,19 @@ class Plugins(unittest.TestCase):
         self.assertEqual((states, texts.data, texts.ends), ([0, 1, 2], b"Ano title", [1, 1, 9]))
         self.assertEqual((metadata.data, metadata.ends), (b'{"n":9007199254740992}', [22, 22, 22]))
 
+    def test_the_manual(self):
+        manual = (HERE.parent / "python/README.md").read_text()
+        module = {"__name__": "manual"}
+        exec(manual.split("```python\n")[1].split("```")[0], module)
+        types = {"title": "text", "blurb": "text", "pages": "int"}
+        columns = [keyvector.Column(name, parse_type(spelled), "regular") for name, spelled in types.items()]
+        null = b"\xff\xff\xff\xff"
+        rows = b"\0\0\0\1T" b"\0\0\0\1B" b"\0\0\0\4\0\0\0\7" + null * 3 + null + b"\0\0\0\1B" b"\0\0\0\4\xff\xff\xff\xff"
+        plugin = opened(create(module["Table"], '{"with_blurb_only":true}'), columns)
+        states, texts, metadata = plugin.render(3, rows)
+        self.assertEqual((states, texts.data), ([0, 1, 2], b"T\nBcolumn `pages` is -1"))
+        self.assertEqual(metadata.data, b'{"title":"T","pages":7}')
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -85,23 +85,34 @@ pub(crate) fn build(options: &Options) -> Result<()> {
         let names: Vec<_> = examples.iter().map(|(name, ..)| name.as_str()).collect();
         bail!("there is no example `{unknown}`; there are: {}", names.join(", "));
     }
-    for (name, language, folder) in &examples {
-        if !options.only.is_empty() && !options.only.contains(name) {
-            continue;
-        }
-        if let Some(remedy) = language.missing() {
-            eprintln!("skipped: {name} (to build it, install {remedy})");
-            continue;
-        }
-        let started = Instant::now();
-        let component = root().join("target/examples").join(format!("{name}.wasm"));
-        let built = component_up_to_date(*language, folder, &component)?;
-        let file = into.join(format!("{name}.wasm"));
-        copy_if_changed(&component, &file)?;
-        let how =
-            if built { format!("{:.1} s", started.elapsed().as_secs_f64()) } else { "up to date".to_owned() };
-        eprintln!("plugins: {name} in {} ({how})", into.display());
+    let chosen = |name: &String| options.only.is_empty() || options.only.contains(name);
+    // The languages share nothing, and much of each one's work keeps one core busy: side by side.
+    std::thread::scope(|scope| {
+        let builds = Language::ALL.map(|language| {
+            let mut examples = examples.iter().filter(move |(name, of, _)| *of == language && chosen(name));
+            let into = &into;
+            scope.spawn(move || {
+                examples.try_for_each(|(name, _, folder)| build_one(name, language, folder, into))
+            })
+        });
+        // All of them are waited for, and the first failure is told.
+        let built = builds.map(|build| build.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        built.into_iter().collect()
+    })
+}
+
+fn build_one(name: &str, language: Language, folder: &Path, into: &Path) -> Result<()> {
+    if let Some(remedy) = language.missing() {
+        eprintln!("skipped: {name} (to build it, install {remedy})");
+        return Ok(());
     }
+    let started = Instant::now();
+    let component = root().join("target/examples").join(format!("{name}.wasm"));
+    let built = component_up_to_date(language, folder, &component)?;
+    copy_if_changed(&component, &into.join(format!("{name}.wasm")))?;
+    let how =
+        if built { format!("{:.1} s", started.elapsed().as_secs_f64()) } else { "up to date".to_owned() };
+    eprintln!("plugins: {name} in {} ({how})", into.display());
     Ok(())
 }
 

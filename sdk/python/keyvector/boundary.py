@@ -1,7 +1,7 @@
 """The plugin's side of the WebAssembly boundary. `wit_world` is what componentize-py makes of the WIT files."""
 
+from wit_world.exports import table as wit  # isort: skip: what is missing outside WebAssembly is told by this name
 from componentize_py_types import Err
-from wit_world.exports import table as wit
 from wit_world.imports.types import Packed
 
 from keyvector import Column, Refused, Table, parse_type
