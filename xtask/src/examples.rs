@@ -144,6 +144,8 @@ pub(crate) fn component_up_to_date(language: Language, folder: &Path, component:
     if component.is_file() && fs::read_to_string(&stamp).is_ok_and(|stamped| stamped == inputs) {
         return Ok(false);
     }
+    // What is stopped halfway through is built again.
+    remove_if_there(&stamp)?;
     let parent = component.parent().context("a component lies in a folder")?;
     fs::create_dir_all(parent).with_context(|| format!("cannot make the folder {}", parent.display()))?;
     match language {
@@ -192,7 +194,7 @@ fn java_script(folder: &Path, component: &Path) -> Result<()> {
     build.current_dir(root());
     build.arg(tools.join("node_modules/@bytecodealliance/componentize-js/src/cli.js"));
     build.arg(folder.join("plugin.js")).args(["--wit", WIT, "--world-name", WORLD]);
-    // A plugin gets none of these, and without them it imports no WASI and needs no 30 s to compile.
+    // A plugin gets none of these, and without them the component imports no WASI.
     build.args(["--disable", "stdio", "random", "clocks", "http", "fetch-event"]).arg("--out").arg(component);
     step::run(build)
 }
@@ -254,6 +256,7 @@ fn node_packages() -> Result<PathBuf> {
         return Ok(tools);
     }
     fs::create_dir_all(&tools).with_context(|| format!("cannot make the folder {}", tools.display()))?;
+    remove_if_there(&tools.join("installed"))?;
     for list in lists {
         let copy = tools.join(list.file_name().unwrap_or_default());
         fs::copy(list, &copy).with_context(|| format!("cannot write {}", copy.display()))?;
@@ -274,7 +277,9 @@ fn wit_bindgen() -> Result<PathBuf> {
             .args(["install", "wit-bindgen-cli", "--version", WIT_BINDGEN, "--locked", "--root"])
             .arg(&tools);
         // It runs for milliseconds: compiled fast rather than fast when run.
-        install.args(["--debug", "--no-default-features", "--features", "c"]);
+        install
+            .args(["--debug", "--no-default-features", "--features", "c"])
+            .env("CARGO_PROFILE_DEV_DEBUG", "none");
         step::run(install)?;
     }
     Ok(program)
@@ -289,6 +294,15 @@ fn installed(tools: &Path, lists: &[&Path]) -> Result<PathBuf> {
     let stamp = tools.join("installed");
     fs::write(&stamp, contents(lists)).with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok(tools.to_owned())
+}
+
+fn remove_if_there(file: &Path) -> Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", file.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn contents(lists: &[&Path]) -> String {

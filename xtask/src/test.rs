@@ -38,7 +38,7 @@ pub(crate) fn run(no_skip: bool) -> Result<()> {
             continue;
         }
         let mut tests = Command::new(program);
-        tests.current_dir(root()).args(*arguments);
+        tests.current_dir(root()).args(arguments);
         if let Err(error) = step::run(tests) {
             failures.push(error.to_string());
         }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is tests")]
 
 mod bugs;
+mod c_cells;
 mod conformance;
 mod rows;
 
