@@ -15,8 +15,6 @@ use anyhow::{Context, Result, bail};
 use crate::plugins::copy_if_changed;
 use crate::{root, step};
 
-/// Raised when a recipe below changes, so that what older ones built is built again.
-const RECIPES: u32 = 1;
 const WIT: &str = "wit/draft";
 const WORLD: &str = "table-plugin";
 const WIT_BINDGEN: &str = "0.63.0";
@@ -51,6 +49,14 @@ impl Language {
             Self::Python => "plugin.py",
             Self::JavaScript => "plugin.js",
             Self::C => "plugin.c",
+        }
+    }
+
+    /// Raised when the recipe below changes, so that what the older one built is built again.
+    fn recipe(self) -> u32 {
+        match self {
+            Self::Python | Self::JavaScript => 1,
+            Self::C => 2,
         }
     }
 
@@ -135,7 +141,7 @@ fn examples() -> Result<Vec<(String, Language, PathBuf)>> {
 /// Builds the table plugin in `folder` to `component`, unless what is there came from the same files. Says whether it did.
 pub(crate) fn component_up_to_date(language: Language, folder: &Path, component: &Path) -> Result<bool> {
     let mut inputs = DefaultHasher::new();
-    RECIPES.hash(&mut inputs);
+    language.recipe().hash(&mut inputs);
     for input in [folder, &language.sdk(), &root().join(WIT)] {
         hash_files(input, &mut inputs)?;
     }
@@ -219,7 +225,8 @@ fn c(folder: &Path, component: &Path) -> Result<()> {
         "-s",
         "-std=c11",
     ]);
-    build.args(["-Wall", "-Wextra", "-I"]).arg(&bindings).arg("-I").arg(&sdk);
+    // Zig would give the stack 16 MiB, which each instance would take.
+    build.args(["-Wl,-z,stack-size=1048576", "-Wall", "-Wextra", "-I"]).arg(&bindings).arg("-I").arg(&sdk);
     for source in [folder.join("plugin.c"), sdk.join("keyvector.c"), sdk.join("settings.c")] {
         build.arg(source);
     }

@@ -71,7 +71,7 @@ fn cells_of_every_kind() {
     for (cql_type, bytes, expected) in [
         ("double", 0.1f64.to_be_bytes().to_vec(), 0.1),
         ("double", 5e-324f64.to_be_bytes().to_vec(), 5e-324),
-        ("float", f32::MAX.to_be_bytes().to_vec(), f64::from(f32::MAX)),
+        ("float", f32::MIN_POSITIVE.to_be_bytes().to_vec(), f64::from(f32::MIN_POSITIVE)),
         ("tinyint", vec![0x80], -128.0),
         ("smallint", vec![0x7f, 0xff], 32767.0),
         ("counter", 7i64.to_be_bytes().to_vec(), 7.0),
