@@ -23,8 +23,6 @@ fn main() {
             Engine::new(EngineConfig { threads: 1, cache_folder, ..EngineConfig::default() }).unwrap()
         };
         let (cold, _) = timed(|| engine().load(&name, &bytes).unwrap());
-        // The cache is written by a thread of its own.
-        std::thread::sleep(std::time::Duration::from_secs(3));
         let (cached, plugin) = timed(|| engine().load(&name, &bytes).unwrap());
         let (opened, table) = timed(|| open_on_films(&plugin));
         println!(
