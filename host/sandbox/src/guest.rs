@@ -9,7 +9,7 @@ use wasmtime::{Store, Trap};
 use wasmtime_wasi::I32Exit;
 
 use crate::engine::{Engine, one_line};
-use crate::log::{PluginLog, quoted};
+use crate::log::{PluginLog, quoted_with_its_end};
 use crate::plugin::Plugin;
 use crate::state::State;
 use crate::stats::{Counters, RestartReason};
@@ -155,7 +155,7 @@ fn stop(error: &wasmtime::Error, state: &State, bounds: Bounds) -> Stop {
     };
     let last_words = state.log.last_words();
     let reason = if last_words.is_empty() { cause } else { format!("{cause}; it said: {last_words}") };
-    Stop { class, reason: quoted(&reason) }
+    Stop { class, reason: quoted_with_its_end(&reason) }
 }
 
 /// The error's type is private to wasmtime. Should its words change, the call counts as trapped, which ends the same way.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use keyvector_core::text::one_line;
+use keyvector_core::text::{one_line, one_line_of_both_ends};
 
 /// A longer line is cut at a character.
 const LINE_BYTES_MAX: usize = 1024;
@@ -19,6 +19,11 @@ const LAST_WORDS_BYTES_MAX: usize = 4096;
 /// Words of a plugin, or of a library about one, as a message may hold them: one line, in which nothing acts.
 pub(crate) fn quoted(text: &str) -> String {
     one_line(text, QUOTED_BYTES_MAX)
+}
+
+/// The same where the last words count most: a traceback ends with what was raised.
+pub(crate) fn quoted_with_its_end(text: &str) -> String {
+    one_line_of_both_ends(text, QUOTED_BYTES_MAX)
 }
 
 const QUOTED_BYTES_MAX: usize = 4096;
