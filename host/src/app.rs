@@ -23,10 +23,13 @@ use crate::embed::Embedder;
 use crate::embed::local::LocalModel;
 use crate::exit::{Code, Failure};
 use crate::lease_keeper::{self, KeeperRuntime, LeaseKeeper, LeaseTimes};
-use crate::shipped;
+use crate::progress::say_above;
+use crate::rerender::{Rerendered, rerender_if_due};
+use crate::shipped::{self, PluginFile};
 use crate::source::file::FileSource;
 use crate::state::{self, Gap, Halt, Rendering};
 use crate::table::{KeyNames, OnGap, Policy, Table};
+use crate::take_over;
 use crate::verified::WRITES_LEASE;
 use crate::worker::{Outcome, Stop, Worker};
 
@@ -36,8 +39,9 @@ const FINISH_WITHIN: Duration = Duration::from_secs(10);
 /// What a verb does with a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Follow it: makes the index where there is none, and refuses a halted table or another rendering.
-    Follow,
+    /// Follow it: makes the index where there is none, claims the table for its plugin and configuration, and refuses a
+    /// halted one. `by_itself`: another plugin or configuration takes the table over without a higher revision.
+    Follow { by_itself: bool },
     /// Ask or repair: the index has to be there.
     Use,
 }
@@ -92,7 +96,11 @@ pub struct Described {
 
 /// Finds, compiles and describes the table's plugin; needs no store.
 pub fn describe_plugin(config: &Config, engine: &Engine) -> Result<Described, Failure> {
-    let file = shipped::find_plugin(&config.table.plugin, config.plugin_limits.component_bytes_max)?;
+    describe_file(config, engine, &shipped::find_plugin(&config.table.plugin, config.plugin_limits.component_bytes_max)?)
+}
+
+/// The same for bytes that were read.
+pub fn describe_file(config: &Config, engine: &Engine, file: &PluginFile) -> Result<Described, Failure> {
     let plugin =
         engine.load(&file.name, &file.bytes).map_err(|error| Failure::new(Code::BadConfig, error))?;
     let text = serde_json::Value::Object(config.table.plugin_config.clone()).to_string();
@@ -196,10 +204,11 @@ pub async fn open_table(
     let description = index_description(config, &schema, &described.info, &embedder);
     let scope = scope(store, config);
     let index = scope.index(&config.table.index.name);
-    if access == Access::Follow {
-        refuse_other_rendering(config, &scope, &described).await?;
-        refuse_halted(config, &scope, &described, &embedder).await?;
+    let mut rendering = rendering(config, &described);
+    if let Access::Follow { by_itself } = access {
+        // What cannot work does not take the table over.
         index.create(&description).await.map_err(|error| other_index(&error))?;
+        rendering = take_over::claim(&scope.state(), &config.table.name, &rendering, by_itself).await?;
     } else {
         match index.describe().await.map_err(port_failure)? {
             None => {
@@ -215,12 +224,13 @@ pub async fn open_table(
             Some(_) => {}
         }
     }
-    Ok(Arc::new(Table {
+    let table = Table {
         name: config.table.name.clone(),
         rows: Arc::new(scope.rows(&config.table.name, schema.clone())),
         schema,
         plugin,
         plugin_digest: described.plugin.digest().to_owned(),
+        rendering,
         reads,
         embedder,
         index: Arc::new(index),
@@ -231,7 +241,11 @@ pub async fn open_table(
         key_names: key_names(config, &scope).await?,
         state: Arc::new(scope.state()),
         policy: policy(config),
-    }))
+    };
+    if matches!(access, Access::Follow { .. }) {
+        refuse_halted(&table).await?;
+    }
+    Ok(Arc::new(table))
 }
 
 fn policy(config: &Config) -> Policy {
@@ -252,75 +266,30 @@ fn port_failure(error: port::Error) -> Failure {
     Failure::new(Code::Unreachable, error)
 }
 
-/// One revision stands for one plugin and configuration, for as long as the store remembers it.
-async fn refuse_other_rendering(
-    config: &Config,
-    scope: &TableScope,
-    described: &Described,
-) -> Result<(), Failure> {
-    let key = state::rendering_key(&config.table.name);
-    let rendering = state::to_json(&rendering(config, described));
-    // Two first starts at once: the slower one compares with what the faster one wrote.
-    while !is_known_rendering(config, scope, described).await? {
-        if scope.state().put_if(&key, None, &rendering).await.map_err(port_failure)? {
-            break;
-        }
-    }
-    Ok(())
-}
-
-fn rendering(config: &Config, described: &Described) -> Rendering {
+/// The plugin and configuration as the store is to know them.
+pub fn rendering(config: &Config, described: &Described) -> Rendering {
     let render_id = hash_name(&format!("{}\n{}", described.plugin.digest(), described.config));
     Rendering {
         revision: config.table.revision,
         render_id: format!("{render_id:016x}"),
         plugin: described.plugin.name().to_owned(),
+        rerender: None,
     }
 }
 
-/// Whether the store remembers this rendering; `false`: it remembers none.
-///
-/// # Errors
-/// It remembers another one.
-pub async fn is_known_rendering(
-    config: &Config,
-    scope: &TableScope,
-    described: &Described,
-) -> Result<bool, Failure> {
-    let rendering = rendering(config, described);
-    let key = state::rendering_key(&config.table.name);
-    let stored: Option<Rendering> = state::read(&scope.state(), &key).await.map_err(port_failure)?;
-    match stored {
-        None => Ok(false),
-        Some(stored) if stored.revision == rendering.revision && stored.render_id == rendering.render_id => Ok(true),
-        Some(stored) if stored.revision == rendering.revision => Err(Failure::new(Code::BadConfig, format!(
-            "table {} was rendered by {} under revision {}, and this is another plugin or configuration: its texts may \
-             differ from those in the index",
-            config.table.name, stored.plugin, stored.revision
-        ))
-        .next("restore that plugin and its configuration, or start a new store with --store")),
-        Some(stored) => Err(Failure::new(Code::BadConfig, format!(
-            "table {} is at revision {}, not {}: this version cannot take a table over to another revision",
-            config.table.name, stored.revision, rendering.revision
-        ))
-        .next(format!("set revision = {}, or start a new store with --store", stored.revision))),
-    }
-}
-
-async fn refuse_halted(
-    config: &Config,
-    scope: &TableScope,
-    described: &Described,
-    embedder: &Embedder,
-) -> Result<(), Failure> {
-    let key = state::halt_key(&config.table.name);
-    let Some(halt) = state::read::<Halt>(&scope.state(), &key).await.map_err(port_failure)? else {
+/// A halt is of one revision, plugin and model: another one lifts it.
+pub async fn refuse_halted(table: &Table) -> Result<(), Failure> {
+    let key = state::halt_key(&table.name);
+    let Some(halt) = state::read::<Halt>(table.state.as_ref(), &key).await.map_err(port_failure)? else {
         return Ok(());
     };
-    if halt.plugin_digest != described.plugin.digest() || halt.model_identity != embedder.info().identity {
-        return scope.state().remove(&key).await.map_err(port_failure);
+    let same = halt.revision == table.rendering.revision
+        && halt.plugin_digest == table.plugin_digest
+        && halt.model_identity == table.embedder.info().identity;
+    if !same {
+        return table.state.remove(&key).await.map_err(port_failure);
     }
-    Err(Failure::new(Code::PluginBroken, format!("table {} is halted: {}", config.table.name, halt.reason))
+    Err(Failure::new(Code::PluginBroken, format!("table {} is halted: {}", table.name, halt.reason))
         .next("mend the plugin, or lift the halt with keyvector-host resume"))
 }
 
@@ -347,8 +316,8 @@ pub fn open_source(config: &Config, schema: &Arc<TableSchema>) -> Result<FileSou
     Ok(FileSource::new(&source.file, schema.clone(), view))
 }
 
-/// Follows the table until it is drained or stopped: takes the shard's lease, works, gives it up. `stop.soon` asks for an
-/// end; what is at work then has ten seconds.
+/// Follows the table until it is drained, stopped or taken over: takes the shard's lease, works, gives it up. `stop.soon`
+/// asks for an end; what is at work then has ten seconds. `lead` begins the line that says that a table was rendered again.
 pub async fn follow(
     config: &Config,
     table: &Arc<Table>,
@@ -356,12 +325,30 @@ pub async fn follow(
     counters: &Arc<Counters>,
     stop: &Stop,
     until_drained: bool,
+    lead: &str,
+) -> Result<Outcome, Failure> {
+    finish_in_time(stop);
+    let work = follow_shard(config, table, source, counters, stop, until_drained, lead);
+    let (outcome, superseded) = take_over::until_superseded(table, &stop.soon, work).await;
+    match (outcome?, superseded) {
+        (Outcome::Stopped | Outcome::LeaseLost, Some(by)) => Ok(Outcome::Superseded(by)),
+        (outcome, _) => Ok(outcome),
+    }
+}
+
+async fn follow_shard(
+    config: &Config,
+    table: &Arc<Table>,
+    source: &FileSource,
+    counters: &Arc<Counters>,
+    stop: &Stop,
+    until_drained: bool,
+    lead: &str,
 ) -> Result<Outcome, Failure> {
     let keepers = KeeperRuntime::start()
         .map_err(|error| Failure::new(Code::Failed, format!("start a thread for leases: {error}")))?;
     let times = LeaseTimes { failover: config.host.failover };
     let owner = format!("{}-{:08x}", std::process::id(), rand::rng().random::<u32>());
-    finish_in_time(stop);
     let shard_id = source.shard_id();
     gap_of_another_source(table, &shard_id).await?;
     loop {
@@ -370,6 +357,16 @@ pub async fn follow(
             .map_err(port_failure)?;
         let Some(taken) = taken else { return Ok(Outcome::Stopped) };
         let lease = LeaseKeeper::start(&keepers, table.leases.clone(), &taken, times);
+        match rerender_if_due(table, &lease, &owner, counters, stop).await.map_err(port_failure)? {
+            Rerendered::Current => {}
+            Rerendered::Done(tally) => say_above(format_args!("{lead}: {tally}")),
+            // Another host works on it now; should that one end, this one is there.
+            Rerendered::Ended(Outcome::LeaseLost) => continue,
+            Rerendered::Ended(outcome) => {
+                lease.leave().await;
+                return Ok(outcome);
+            }
+        }
         let reader = source.open(&taken.checkpoint).map_err(port_failure)?;
         counters.reading(reader.progress());
         if taken.checkpoint == Checkpoint::TrimHorizon {
@@ -380,7 +377,6 @@ pub async fn follow(
         }
         let worker = Worker::new(table.clone(), lease, counters.clone(), stop);
         match worker.run(reader, until_drained).await.map_err(port_failure)? {
-            // Another host works on it now; should that one end, this one is there.
             Outcome::LeaseLost => tracing::info!(table = table.name, "waiting to get the shard back"),
             outcome => return Ok(outcome),
         }

@@ -19,7 +19,7 @@ Without a verb the host follows its table. Configuration comes from
 ./keyvector.toml, else from flags, else from what ./keyvector.db remembers.
 
 Exit codes:
-   0  done, drained or stopped
+   0  done, drained, stopped or superseded by a higher revision
    1  failed
    2  wrong usage
    3  dead letters left (dlq list --exit-code, --until-drained --strict)
@@ -66,6 +66,12 @@ pub struct RunArgs {
     /// With --until-drained: exit 3 if dead letters are left
     #[arg(long, requires = "until_drained")]
     pub strict: bool,
+    /// Take a changed plugin over by itself, as soon as its file changes; so on a terminal unless --no-reload
+    #[arg(long, overrides_with = "no_reload")]
+    pub reload: bool,
+    /// A changed plugin waits for the next start and a higher revision
+    #[arg(long, overrides_with = "reload", hide_short_help = true)]
+    pub no_reload: bool,
 }
 
 /// What the host says on standard error.
@@ -117,7 +123,7 @@ pub struct Options {
     /// Name of the table in logs, letters and the store [default: the source's name]
     #[arg(long, value_name = "NAME", env = "KEYVECTOR_TABLE", global = true, hide_short_help = true)]
     pub table: Option<String>,
-    /// Stands for one plugin and configuration; a table cannot be taken over to another yet [default: 1]
+    /// Stands for one plugin and configuration; a higher one takes the table over [default: 1]
     #[arg(long, value_name = "N", env = "KEYVECTOR_REVISION", global = true, hide_short_help = true)]
     pub revision: Option<u64>,
     /// Changes read, rendered and written together [default: 256]

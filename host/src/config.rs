@@ -73,7 +73,7 @@ pub struct TableConfig {
     pub plugin: PluginRef,
     /// The plugin's own configuration, as it gets it.
     pub plugin_config: serde_json::Map<String, serde_json::Value>,
-    /// Stands for one plugin and configuration. This version takes no table over to another.
+    /// Stands for one plugin and configuration; a higher one takes the table over.
     pub revision: u32,
     pub dead_letters: DeadLetterPolicy,
     /// How often one row is tried before it is set aside.

@@ -1,9 +1,11 @@
 //! What a table's workers did so far, for progress bars, the closing line and tests.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use keyvector_core::letter::Letter;
+use keyvector_sandbox::{RestartReason, Stats};
 
 use crate::source::file::Progress;
 
@@ -21,6 +23,7 @@ pub struct Counters {
     too_long: AtomicU64,
     waiting: AtomicBool,
     tip: AtomicBool,
+    rerendering: Mutex<Option<(u64, u64)>>,
     reading: Mutex<Option<Arc<Progress>>>,
 }
 
@@ -47,6 +50,8 @@ pub struct Counted {
     /// A row that cannot be indexed holds its shard, since there is no queue for dead letters.
     pub waiting: bool,
     pub reached_tip: bool,
+    /// While the whole table is rendered again: rows done, and all of them.
+    pub rerendering: Option<(u64, u64)>,
 }
 
 impl Counters {
@@ -64,12 +69,17 @@ impl Counters {
             too_long: of(&self.too_long),
             waiting: self.waiting.load(Ordering::Relaxed),
             reached_tip: self.tip.load(Ordering::Relaxed),
+            rerendering: *self.rerendering.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
         }
     }
 
     /// How far the source is read, once it is.
     pub fn source(&self) -> Option<Arc<Progress>> {
         self.reading.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn rerendering(&self, rows: Option<(u64, u64)>) {
+        *self.rerendering.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = rows;
     }
 
     pub(crate) fn reading(&self, progress: Arc<Progress>) {
@@ -116,6 +126,33 @@ impl Counters {
 
     pub(crate) fn reached_tip(&self) {
         self.tip.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Instances of plugins that were replaced, by reason, over all plugins that a host has had for a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restarts([u64; RestartReason::ALL.len()]);
+
+impl Restarts {
+    pub fn add(&mut self, stats: &Stats) {
+        for (count, reason) in self.0.iter_mut().zip(RestartReason::ALL) {
+            *count += stats.restarts(reason);
+        }
+    }
+
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for Restarts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = RestartReason::ALL.iter().zip(self.0).filter(|(_, count)| *count > 0);
+        for (position, (reason, count)) in counts.enumerate() {
+            let between = if position == 0 { "" } else { " · " };
+            write!(f, "{between}{} {count}", reason.as_str())?;
+        }
+        Ok(())
     }
 }
 

@@ -6,9 +6,11 @@ use std::process::ExitCode;
 
 use keyvector_core::text::push_escaped;
 
-/// Exit codes. 0 is done, 2 is wrong usage (clap's), the rest are here; `--help` lists them.
+/// Exit codes. 0 is also done, 2 is wrong usage (clap's), the rest are here; `--help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
+    /// No failure: a later revision has the table, and this host has nothing to do.
+    Superseded = 0,
     /// Anything without a code of its own.
     Failed = 1,
     /// Dead letters are left.
@@ -90,16 +92,20 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 
 fn describe(error: &anyhow::Error) -> (String, Code) {
     let failure = error.chain().find_map(|cause| cause.downcast_ref::<Failure>());
-    let mut text = format!("error: {}", one_line(&format!("{error:#}")));
+    let code = failure.map_or(Code::Failed, |failure| failure.code);
+    let mut text = one_line(&format!("{error:#}"));
+    if code != Code::Superseded {
+        text.insert_str(0, "error: ");
+    }
     if let Some(next) = failure.and_then(|failure| failure.next.as_deref()) {
         text.push_str("\nnext:  ");
         text.push_str(&one_line(next));
     }
-    (text, failure.map_or(Code::Failed, |failure| failure.code))
+    (text, code)
 }
 
 /// An error is one line, whatever a library or a plugin put into it, and cannot steer the terminal.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let mut out = String::with_capacity(text.len());
     for (index, line) in lines.enumerate() {

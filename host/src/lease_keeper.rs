@@ -35,6 +35,9 @@ impl LeaseTimes {
     }
 }
 
+/// How long the end of a shard's work waits for its lease to be given up.
+const RELEASE_WITHIN: Duration = Duration::from_secs(2);
+
 /// The thread on which leases are renewed.
 pub struct KeeperRuntime {
     handle: tokio::runtime::Handle,
@@ -216,6 +219,16 @@ impl LeaseKeeper {
     /// Gives the lease up at once, for the next host to take without waiting.
     pub async fn release(self) -> Fenced {
         self.ask(Request::Release).await
+    }
+
+    /// The same where nothing can be done if it fails: the lease then expires by itself.
+    pub async fn leave(self) {
+        let lease_key = self.tenure.lease_key.clone();
+        // A lease table that does not answer must not hold the process.
+        let released = tokio::time::timeout(RELEASE_WITHIN, self.release()).await;
+        if !matches!(released, Ok(Fenced::Written)) {
+            tracing::debug!(lease_key, "the lease was not released: it expires");
+        }
     }
 
     async fn ask(&self, request: impl FnOnce(oneshot::Sender<Fenced>) -> Request) -> Fenced {

@@ -1,5 +1,6 @@
 //! Progress on a terminal: one line that moves. Where standard error is no terminal, nothing.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -89,6 +90,13 @@ impl Write for LogWriter {
         bars.clear().ok();
         io::stderr().write_all(&[ERASE_LINE, &line].concat())
     }
+}
+
+/// A line for people, above the bars.
+pub fn say_above(line: fmt::Arguments<'_>) {
+    let mut out = LogWriter::default();
+    // Nobody can be told that it cannot be written; it is flushed when dropped.
+    writeln!(out, "{line}").ok();
 }
 
 impl Drop for LogWriter {

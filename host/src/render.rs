@@ -70,11 +70,16 @@ pub async fn render(
 ) -> Result<Vec<Documents>, Broken> {
     let mut calls = Calls::new(&table.reads);
     let slots: Vec<Slots> = changes.iter().map(|change| calls.add(change, before_unknown)).collect();
-    let mut rendered = Vec::with_capacity(calls.rows);
-    for call in calls.cells {
-        rendered.extend(table.plugin.render(call.rows, call.cells).await?.into_iter().map(Some));
-    }
+    let mut rendered = calls.render(&table.plugin).await?;
     Ok(slots.into_iter().map(|slots| slots.fill(&mut rendered)).collect())
+}
+
+/// The images of rows, for what starts from the table rather than the stream; `None` is a row that is gone.
+pub async fn render_images(table: &Table, images: &[Option<Row>]) -> Result<Vec<AfterDocument>, Broken> {
+    let mut calls = Calls::new(&table.reads);
+    let slots: Vec<AfterSlot> = images.iter().map(|image| calls.add_image(image.as_ref())).collect();
+    let mut rendered = calls.render(&table.plugin).await?;
+    Ok(slots.into_iter().map(|slot| slot.fill(&mut rendered)).collect())
 }
 
 /// One row alone, for what starts from the table rather than the stream.
@@ -153,6 +158,23 @@ impl<'a> Calls<'a> {
         Slots { before, after: AfterSlot::Rendered(self.push(after)) }
     }
 
+    fn add_image(&mut self, image: Option<&Row>) -> AfterSlot {
+        let Some(row) = image else { return AfterSlot::Gone };
+        match unreadable(row, self.reads) {
+            Some(failure) => AfterSlot::Failed(failure),
+            None => AfterSlot::Rendered(self.push(row)),
+        }
+    }
+
+    /// What the plugin makes of all rows, by their slots.
+    async fn render(self, plugin: &TablePlugin) -> Result<Vec<Option<Rendered>>, Broken> {
+        let mut rendered = Vec::with_capacity(self.rows);
+        for call in self.cells {
+            rendered.extend(plugin.render(call.rows, call.cells).await?.into_iter().map(Some));
+        }
+        Ok(rendered)
+    }
+
     fn push(&mut self, row: &Row) -> usize {
         let bytes = packed_bytes(row, self.reads);
         if self.cells.last().is_none_or(|call| call.cells.len() + bytes > RENDER_BYTES_MAX) {
@@ -168,26 +190,34 @@ impl<'a> Calls<'a> {
 
 impl Slots {
     fn fill(self, rendered: &mut [Option<Rendered>]) -> Documents {
-        let mut take = |slot: usize| rendered[slot].take().expect("each slot is filled once");
         let before = match self.before {
             BeforeSlot::Unknown => BeforeDocument::Unknown,
             BeforeSlot::None => BeforeDocument::None,
             BeforeSlot::SameAsAfter => BeforeDocument::SameAsAfter,
-            BeforeSlot::Rendered(slot) => match take(slot) {
+            BeforeSlot::Rendered(slot) => match take(rendered, slot) {
                 Rendered::Document(document) => BeforeDocument::Document(document),
                 Rendered::Skipped | Rendered::Blank => BeforeDocument::None,
                 // Only the after image can be poison.
                 Rendered::Failed(_) => BeforeDocument::Unknown,
             },
         };
-        let after = match self.after {
-            AfterSlot::Gone => AfterDocument::Gone,
-            AfterSlot::Unchanged => AfterDocument::Unchanged,
-            AfterSlot::Failed(failure) => AfterDocument::Failed(failure),
-            AfterSlot::Rendered(slot) => after_of(take(slot)),
-        };
-        Documents { before, after }
+        Documents { before, after: self.after.fill(rendered) }
     }
+}
+
+impl AfterSlot {
+    fn fill(self, rendered: &mut [Option<Rendered>]) -> AfterDocument {
+        match self {
+            Self::Gone => AfterDocument::Gone,
+            Self::Unchanged => AfterDocument::Unchanged,
+            Self::Failed(failure) => AfterDocument::Failed(failure),
+            Self::Rendered(slot) => after_of(take(rendered, slot)),
+        }
+    }
+}
+
+fn take(rendered: &mut [Option<Rendered>], slot: usize) -> Rendered {
+    rendered[slot].take().expect("each slot is filled once")
 }
 
 fn after_of(rendered: Rendered) -> AfterDocument {

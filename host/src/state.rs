@@ -6,6 +6,8 @@ use keyvector_core::port::{self, State};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::clock;
+use crate::table::Table;
 use crate::vector::partition_hash;
 
 /// The number of these formats together.
@@ -21,6 +23,9 @@ struct Numbered<T> {
 /// A table that no host may work on until its plugin, its model or its revision changes, or `resume` lifts it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Halt {
+    /// Another one lifts it.
+    #[serde(default)]
+    pub revision: u32,
     pub plugin_digest: String,
     pub model_identity: String,
     pub reason: String,
@@ -28,13 +33,31 @@ pub struct Halt {
 }
 
 /// What renders a table's rows: one revision number stands for one plugin and configuration.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rendering {
     pub revision: u32,
     /// Hash of the plugin's digest and its configuration.
     pub render_id: String,
     /// For people.
     pub plugin: String,
+    /// The table was taken over by this revision, and not all of it has been rendered again: a gap over the whole table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerender: Option<Rerender>,
+}
+
+/// A whole table that is to be rendered again, row by row in key order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rerender {
+    /// Every row up to this key is done.
+    pub done_to: Option<String>,
+    /// When the table was taken over.
+    pub since_ms: i64,
+}
+
+impl Rendering {
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.revision == other.revision && self.render_id == other.render_id
+    }
 }
 
 /// Changes that are lost for ever.
@@ -64,6 +87,19 @@ impl WaitingPartition {
             partition: change.partition.clone(),
             sequence_number: change.sequence_number.to_string(),
             static_only: change.static_only && before.is_none_or(|before| before.static_only),
+        }
+    }
+}
+
+impl Halt {
+    /// Of this table under its present plugin and model.
+    pub fn of(table: &Table, reason: &str) -> Self {
+        Self {
+            revision: table.rendering.revision,
+            plugin_digest: table.plugin_digest.clone(),
+            model_identity: table.embedder.info().identity.clone(),
+            reason: reason.to_owned(),
+            at_ms: clock::now_ms(),
         }
     }
 }
@@ -100,6 +136,17 @@ pub fn to_json<T: Serialize>(item: &T) -> String {
 /// # Errors
 /// `Fatal` for an item of another format, with both numbers, or one that is not ours.
 pub async fn read<T: DeserializeOwned>(state: &dyn State, key: &str) -> port::Result<Option<T>> {
+    Ok(read_with_text(state, key).await?.map(|(item, _)| item))
+}
+
+/// The same with the item as it stands there, for a conditional write.
+///
+/// # Errors
+/// As [`read`].
+pub async fn read_with_text<T: DeserializeOwned>(
+    state: &dyn State,
+    key: &str,
+) -> port::Result<Option<(T, String)>> {
     let Some(text) = state.get(key).await? else { return Ok(None) };
     let unreadable = |error| port::Error::Fatal(format!("the state item {key} cannot be read: {error}"));
     let value: serde_json::Value = serde_json::from_str(&text).map_err(unreadable)?;
@@ -110,5 +157,6 @@ pub async fn read<T: DeserializeOwned>(state: &dyn State, key: &str) -> port::Re
              newer one"
         )));
     }
-    serde_json::from_value::<Numbered<T>>(value).map(|numbered| Some(numbered.item)).map_err(unreadable)
+    let numbered = serde_json::from_value::<Numbered<T>>(value).map_err(unreadable)?;
+    Ok(Some((numbered.item, text)))
 }

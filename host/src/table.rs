@@ -10,6 +10,7 @@ use keyvector_core::schema::TableSchema;
 use keyvector_sandbox::TablePlugin;
 
 use crate::embed::Embedder;
+use crate::state::Rendering;
 
 /// A table, open and ready.
 pub struct Table {
@@ -18,6 +19,8 @@ pub struct Table {
     pub plugin: TablePlugin,
     /// The plugin's digest, as letters and halts name it.
     pub plugin_digest: String,
+    /// What the table's rows are rendered by, as this process knows it: another may have taken the table over since.
+    pub rendering: Rendering,
     /// Positions in the schema of the columns that the plugin reads, in the plugin's order.
     pub reads: Vec<usize>,
     pub embedder: Embedder,
@@ -31,6 +34,30 @@ pub struct Table {
     pub leases: Arc<dyn LeaseTable>,
     pub policy: Policy,
     pub key_names: KeyNames,
+}
+
+impl Table {
+    /// The same table under another plugin.
+    pub fn under(&self, plugin: TablePlugin, digest: &str, reads: Vec<usize>, rendering: Rendering) -> Self {
+        Self {
+            name: self.name.clone(),
+            schema: self.schema.clone(),
+            plugin,
+            plugin_digest: digest.to_owned(),
+            rendering,
+            reads,
+            embedder: self.embedder.clone(),
+            index: self.index.clone(),
+            description: self.description.clone(),
+            index_limits: self.index_limits.clone(),
+            rows: self.rows.clone(),
+            letters: self.letters.clone(),
+            state: self.state.clone(),
+            leases: self.leases.clone(),
+            policy: self.policy.clone(),
+            key_names: self.key_names.clone(),
+        }
+    }
 }
 
 /// What the user decided for a table.

@@ -1,11 +1,11 @@
-//! The verified write: brings one row's vector up to the row's current state, whatever came before. Serves everything
+//! The verified write: brings rows' vectors up to the rows' current state, whatever came before. Serves everything
 //! that starts from the table rather than from the stream.
 
 use keyvector_core::change::{Before, SequenceNumber};
 use keyvector_core::collapse::NetChange;
-use keyvector_core::document::{FailureClass, RowFailure};
+use keyvector_core::document::{Document, FailureClass, RowFailure};
 use keyvector_core::fingerprint::hash_shard;
-use keyvector_core::index::check_vector;
+use keyvector_core::index::{Vector, check_vector};
 use keyvector_core::key::RowKey;
 use keyvector_core::lease::{Fenced, Tenure};
 use keyvector_core::plan::{Action, DocumentAfter, DocumentBefore, plan};
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 use crate::embed::{Embedding, Interrupted, Purpose};
-use crate::render::{AfterDocument, render_row};
+use crate::render::{AfterDocument, render_images};
 use crate::table::Table;
 use crate::vector;
 
@@ -68,7 +68,16 @@ pub async fn take_writes(leases: &dyn LeaseTable, owner: &str) -> Result<Tenure,
     Err(Error::Overtaken)
 }
 
-/// Reads the row, plans with nothing known of before, puts or deletes, and reads again until the row stood still.
+/// A row to bring up to date, and where in the stream its state came from, as its vector's fingerprint will say.
+#[derive(Clone, Copy, Debug)]
+pub struct RowToWrite<'a> {
+    pub key: &'a RowKey,
+    /// Hash of the shard's id.
+    pub shard: u32,
+    pub sequence_number: &'a SequenceNumber,
+}
+
+/// One row alone; see [`verified_writes`].
 ///
 /// # Errors
 /// [`Error`]. The row's vector may then be old or current, never of another row.
@@ -79,70 +88,130 @@ pub async fn verified_write(
     sequence_number: &SequenceNumber,
     stop: &CancellationToken,
 ) -> Result<Written, Error> {
-    let mut row = read(table, key).await?;
-    let mut first = None;
+    let row = RowToWrite { key, shard: hash_shard(&tenure.lease_key), sequence_number };
+    let mut written = verified_writes(table, tenure, &[row], stop).await?;
+    Ok(written.pop().expect("one outcome for each row"))
+}
+
+/// Reads the rows, plans with nothing known of before, puts or deletes, and reads what was written again until it stood
+/// still. Says what became of each row, in their order; each row once.
+///
+/// # Errors
+/// [`Error`]. Each row's vector may then be old or current, never of another row.
+pub async fn verified_writes(
+    table: &Table,
+    tenure: &Tenure,
+    rows: &[RowToWrite<'_>],
+    stop: &CancellationToken,
+) -> Result<Vec<Written>, Error> {
+    let mut outcomes: Vec<Option<Written>> = vec![None; rows.len()];
+    let mut images = read(table, rows).await?;
+    let mut todo: Vec<usize> = (0..rows.len()).collect();
     for _ in 0..ROUNDS_MAX {
-        let written = write_once(table, tenure, key, row.as_ref(), sequence_number, stop).await?;
-        let did = first.get_or_insert(written.clone()).clone();
-        if written == Written::Nothing {
-            return Ok(did);
+        let picked: Vec<RowToWrite<'_>> = todo.iter().map(|&row| rows[row]).collect();
+        let did = write_once(table, tenure, &picked, &images, stop).await?;
+        let mut tried = Vec::new();
+        for ((row, did), image) in todo.into_iter().zip(did).zip(images) {
+            let again = did != Written::Nothing;
+            // That a later round had nothing to do does not undo what the rounds before it wrote.
+            if again || matches!(outcomes[row], None | Some(Written::Failed(_))) {
+                outcomes[row] = Some(did);
+            }
+            if again {
+                tried.push((row, image));
+            }
         }
-        let again = read(table, key).await?;
-        if again == row {
-            return Ok(written);
+        let picked: Vec<RowToWrite<'_>> = tried.iter().map(|&(row, _)| rows[row]).collect();
+        let now = read(table, &picked).await?;
+        let moved = tried.into_iter().zip(now).filter(|((_, before), now)| before != now);
+        (todo, images) = moved.map(|((row, _), now)| (row, now)).unzip();
+        if todo.is_empty() {
+            return Ok(outcomes.into_iter().map(|outcome| outcome.expect("each row was written")).collect());
         }
-        row = again;
     }
     Err(Error::Restless)
 }
 
-async fn read(table: &Table, key: &RowKey) -> Result<Option<Row>, Error> {
-    Ok(table.rows.read(&[key.as_str()], clock::now_ms()).await?.pop().flatten())
+async fn read(table: &Table, rows: &[RowToWrite<'_>]) -> Result<Vec<Option<Row>>, Error> {
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let keys: Vec<&str> = rows.iter().map(|row| row.key.as_str()).collect();
+    Ok(table.rows.read(&keys, clock::now_ms()).await?)
 }
 
+/// One round: what these images ask for is done, whatever the index held.
 async fn write_once(
     table: &Table,
     tenure: &Tenure,
-    key: &RowKey,
-    row: Option<&Row>,
-    sequence_number: &SequenceNumber,
+    rows: &[RowToWrite<'_>],
+    images: &[Option<Row>],
     stop: &CancellationToken,
-) -> Result<Written, Error> {
-    let after = match row {
-        Some(row) => render_row(table, row).await.map_err(|broken| Error::Broken(broken.to_string()))?,
-        None => AfterDocument::Gone,
-    };
-    let document = match after {
-        AfterDocument::Failed(failure) => return Ok(Written::Failed(failure)),
-        AfterDocument::Document(document) => document,
-        AfterDocument::Gone | AfterDocument::Skipped | AfterDocument::Blank | AfterDocument::Unchanged => {
-            let had = table.index.get(&[key], false).await?.pop().flatten().is_some();
-            fence(table.index.delete(tenure, std::slice::from_ref(key)).await?)?;
-            return Ok(if had { Written::Deleted } else { Written::Nothing });
-        }
-    };
-    let stored = table.index.get(&[key], true).await?.pop().flatten();
-    let action = plan(
-        DocumentBefore::Unknown,
-        DocumentAfter::Document(&document),
-        false,
-        stored,
-        table.embedder.identity_hash,
-    );
-    let (data, cut_from, written) = match action {
-        Action::Nothing | Action::Delete => return Ok(Written::Nothing),
-        Action::PutStored { data, cut_from } => (data, cut_from, Written::MetadataOnly),
-        Action::Embed => {
-            let embedded = table.embedder.embed(&[document.text.as_str()], Purpose::Document, stop).await;
-            match embedded.map_err(interrupted)?.pop().expect("one outcome for each text") {
-                Ok(Embedding { data, cut_from }) => (data, cut_from, Written::Embedded),
-                Err(failure) => return Ok(Written::Failed(failure)),
+) -> Result<Vec<Written>, Error> {
+    let documents = render_images(table, images).await.map_err(|broken| Error::Broken(broken.to_string()))?;
+    let keys: Vec<&RowKey> = rows.iter().map(|row| row.key).collect();
+    let stored = table.index.get(&keys, true).await?;
+
+    // What each row comes to; `None` where its text is to be embedded.
+    let mut written: Vec<Option<Written>> = Vec::with_capacity(rows.len());
+    let (mut deletes, mut puts, mut embeds) = (Vec::new(), Vec::new(), Vec::new());
+    for (position, (document, stored)) in documents.into_iter().zip(stored).enumerate() {
+        let document = match document {
+            AfterDocument::Failed(failure) => {
+                written.push(Some(Written::Failed(failure)));
+                continue;
+            }
+            AfterDocument::Document(document) => document,
+            AfterDocument::Gone
+            | AfterDocument::Skipped
+            | AfterDocument::Blank
+            | AfterDocument::Unchanged => {
+                written.push(Some(if stored.is_some() { Written::Deleted } else { Written::Nothing }));
+                deletes.push(rows[position].key.clone());
+                continue;
+            }
+        };
+        let after = DocumentAfter::Document(&document);
+        match plan(DocumentBefore::Unknown, after, false, stored, table.embedder.identity_hash) {
+            Action::Nothing | Action::Delete => written.push(Some(Written::Nothing)),
+            Action::PutStored { data, cut_from } => {
+                written.push(Some(Written::MetadataOnly));
+                puts.push((position, build(table, &rows[position], Embedding { data, cut_from }, document)));
+            }
+            Action::Embed => {
+                written.push(None);
+                embeds.push((position, document));
             }
         }
+    }
+    let texts: Vec<&str> = embeds.iter().map(|(_, document)| document.text.as_str()).collect();
+    let embedded = match texts.is_empty() {
+        true => Vec::new(),
+        false => table.embedder.embed(&texts, Purpose::Document, stop).await.map_err(interrupted)?,
     };
+    for ((position, document), embedded) in embeds.into_iter().zip(embedded) {
+        written[position] = Some(match embedded {
+            Ok(embedding) => {
+                puts.push((position, build(table, &rows[position], embedding, document)));
+                Written::Embedded
+            }
+            Err(failure) => Written::Failed(failure),
+        });
+    }
+    for (position, reason) in put(table, tenure, puts).await? {
+        let failure = RowFailure { class: FailureClass::IndexRejected, reason, attempts: 1 };
+        written[position] = Some(Written::Failed(failure));
+    }
+    if !deletes.is_empty() {
+        fence(table.index.delete(tenure, &deletes).await?)?;
+    }
+    Ok(written.into_iter().map(|written| written.expect("each text was embedded or failed")).collect())
+}
+
+fn build(table: &Table, row: &RowToWrite<'_>, embedding: Embedding, document: Document) -> Vector {
     let change = NetChange {
-        key: key.clone(),
-        sequence_number: sequence_number.clone(),
+        key: row.key.clone(),
+        sequence_number: row.sequence_number.clone(),
         created_at_ms: None,
         before: Before::Unknown,
         after: None,
@@ -150,13 +219,44 @@ async fn write_once(
         changes: 1,
         replicated: false,
     };
-    let vector = vector::build(table, hash_shard(&tenure.lease_key), &change, data, cut_from, document);
-    if let Err(reason) = check_vector(&table.description, &table.index_limits, &vector) {
-        let failure = RowFailure { class: FailureClass::IndexRejected, reason, attempts: 1 };
-        return Ok(Written::Failed(failure));
+    vector::build(table, row.shard, &change, embedding.data, embedding.cut_from, document)
+}
+
+/// Puts vectors; gives back the positions of those that the index can never take, and why.
+async fn put(
+    table: &Table,
+    tenure: &Tenure,
+    vectors: Vec<(usize, Vector)>,
+) -> Result<Vec<(usize, String)>, Error> {
+    let mut refused = Vec::new();
+    let (mut positions, mut accepted) = (Vec::new(), Vec::new());
+    for (position, vector) in vectors {
+        match check_vector(&table.description, &table.index_limits, &vector) {
+            Ok(()) => {
+                positions.push(position);
+                accepted.push(vector);
+            }
+            Err(reason) => refused.push((position, reason)),
+        }
     }
-    fence(table.index.put(tenure, std::slice::from_ref(&vector)).await?)?;
-    Ok(written)
+    if accepted.is_empty() {
+        return Ok(refused);
+    }
+    match table.index.put(tenure, &accepted).await {
+        Ok(fenced) => fence(fenced)?,
+        // One of them: each alone then, which is rare and slow.
+        Err(port::Error::Rejected(_)) => {
+            for (position, vector) in positions.into_iter().zip(&accepted) {
+                match table.index.put(tenure, std::slice::from_ref(vector)).await {
+                    Ok(fenced) => fence(fenced)?,
+                    Err(port::Error::Rejected(reason)) => refused.push((position, reason)),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(refused)
 }
 
 fn fence(fenced: Fenced) -> Result<(), Error> {

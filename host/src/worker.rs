@@ -8,7 +8,7 @@ use keyvector_core::collapse::{NetChange, collapse};
 use keyvector_core::document::RowFailure;
 use keyvector_core::fingerprint::hash_shard;
 use keyvector_core::key::RowKey;
-use keyvector_core::lease::{Checkpoint, Fenced};
+use keyvector_core::lease::Checkpoint;
 use keyvector_core::letter::Letter;
 use keyvector_core::plan::{Action, needs_stored, plan};
 use keyvector_core::poison::PoisonGuard;
@@ -22,6 +22,7 @@ use crate::embed::{Embedded, Embedding, Interrupted, Purpose};
 use crate::lease_keeper::LeaseKeeper;
 use crate::render::{AfterDocument, Documents, render};
 use crate::source::{Batch, ShardReader};
+use crate::state::Rendering;
 use crate::table::Table;
 use crate::vector;
 
@@ -29,13 +30,11 @@ mod durable;
 mod set_aside;
 mod sort;
 
+pub(crate) use sort::letter;
 use sort::{Sorted, sort};
 
 /// The pause before a source that failed is read again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
-
-/// How long the end of a shard's work waits for its lease to be given up.
-const RELEASE_WITHIN: Duration = Duration::from_secs(2);
 
 /// How a shard's work ended, when nothing failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +53,8 @@ pub enum Outcome {
     /// Drained, but for rows that failed and of which nobody can tell whether they or the plugin are to blame. Their
     /// letters are not written and the checkpoint stands before them.
     Held(String),
+    /// Another plugin or configuration has taken the table over.
+    Superseded(Rendering),
 }
 
 /// Why the line left off in the middle of a batch.
@@ -168,11 +169,7 @@ impl Worker {
         if lost {
             return Ok(if outcome == Outcome::Stopped { Outcome::LeaseLost } else { outcome });
         }
-        // A lease table that does not answer must not hold the process: the lease then expires by itself.
-        let released = tokio::time::timeout(RELEASE_WITHIN, self.lease.release()).await;
-        if !matches!(released, Ok(Fenced::Written)) {
-            tracing::debug!(shard_id = self.shard_id, "the lease was not released: it expires");
-        }
+        self.lease.leave().await;
         Ok(outcome)
     }
 
@@ -319,8 +316,13 @@ impl Worker {
 }
 
 impl Stop {
+    /// Ends with this one, and can be ended without it.
+    pub fn child(&self) -> Self {
+        Self { soon: self.soon.child_token(), now: self.now.child_token() }
+    }
+
     /// The same, and also now when the lease is lost. Cancelling it leaves the host's own alone.
-    fn or_lost(&self, lost: &CancellationToken) -> Self {
+    pub(crate) fn or_lost(&self, lost: &CancellationToken) -> Self {
         let own = Self { soon: self.soon.clone(), now: self.now.child_token() };
         let (lost, now) = (lost.clone(), own.now.clone());
         tokio::spawn(async move {

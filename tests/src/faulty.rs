@@ -11,7 +11,9 @@ use keyvector_core::index::{Hit, IndexDescription, IndexQuery, StoredVector, Vec
 use keyvector_core::key::RowKey;
 use keyvector_core::lease::{Checkpoint, Fenced, Lease, Tenure};
 use keyvector_core::letter::{Letter, LetterFilter, StoredLetter};
-use keyvector_core::port::{self, DeadLetters, LeaseTable, RowStore, RowWrite, Rows, State, VectorIndex};
+use keyvector_core::port::{
+    self, DeadLetters, LeaseTable, RowPlace, RowStore, RowWrite, Rows, State, VectorIndex,
+};
 use keyvector_core::row::Row;
 use keyvector_host::embed::local::LocalModel;
 use keyvector_host::embed::{Embeddings, Model, ModelFailure, ModelInfo, Purpose};
@@ -293,6 +295,9 @@ impl<T: RowStore> RowStore for Faulty<T> {
     ) -> port::Result<Fenced> {
         let keep = self.inner.keep_statics(tenure, partition, sequence_number, statics);
         self.around(Call::KeepRows, keep).await
+    }
+    async fn places(&self, after: Option<&str>, limit: usize, now_ms: i64) -> port::Result<Vec<RowPlace>> {
+        self.around(Call::ScanRows, self.inner.places(after, limit, now_ms)).await
     }
     async fn read_statics(&self, partition: &str) -> port::Result<Option<Row>> {
         self.inner.read_statics(partition).await

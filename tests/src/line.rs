@@ -23,6 +23,7 @@ use keyvector_host::embed::local::LocalModel;
 use keyvector_host::embed::{Embedder, Model, Purpose};
 use keyvector_host::lease_keeper::{KeeperRuntime, LeaseKeeper, LeaseTimes, TakenLease};
 use keyvector_host::source::{Batch, ShardReader, SourceRecord};
+use keyvector_host::state::Rendering;
 use keyvector_host::table::{DeadLetterPolicy, KeyNames, OnGap, OnPoison, Policy, Table};
 use keyvector_host::worker::{Outcome, Stop, Worker};
 use keyvector_sandbox::{ColumnInfo, Engine, EngineConfig, Plugin, TablePlugin};
@@ -44,6 +45,7 @@ pub fn plugin_file(name: &str) -> PathBuf {
 /// Compiled once, opened for each line.
 pub struct Plugins {
     pub movies: Plugin,
+    pub columns: Plugin,
     pub fake: Plugin,
 }
 
@@ -56,11 +58,12 @@ impl Plugins {
                 .unwrap_or_else(|error| panic!("{}: {error}; run cargo xtask plugins", path.display()));
             engine.load(name, &bytes).unwrap()
         };
-        Self { movies: load("movies"), fake: load("fake") }
+        Self { movies: load("movies"), columns: load("columns"), fake: load("fake") }
     }
 }
 
-/// What outlives a host: the store, the history, and how much of it has been written so far.
+/// What outlives a host; clones are of the same one: the store, the history, and how much of it has been written so far.
+#[derive(Clone)]
 pub struct World {
     pub store: MemoryStore,
     pub schema: Arc<TableSchema>,
@@ -73,6 +76,8 @@ pub struct World {
     pub cuts: Arc<Mutex<Vec<std::ops::Range<usize>>>>,
     /// For every host that comes.
     pub policy: Policy,
+    /// What every host that comes believes to render the table.
+    pub rendering: Rendering,
     /// Until a lease may be taken away, by its owner's count.
     pub failover: Duration,
     /// Lines are appended, and batches cut, as the test says: by [`Self::append`] and by the policy.
@@ -98,6 +103,12 @@ impl World {
                 dead_letters: DeadLetterPolicy::Store,
                 on_gap: OnGap::Stop,
             },
+            rendering: Rendering {
+                revision: 1,
+                render_id: "movies".into(),
+                plugin: "movies".into(),
+                rerender: None,
+            },
             failover: HOUR,
             by_hand: false,
             model: Arc::new(
@@ -120,9 +131,9 @@ impl World {
 
     /// One life of a host, from taking the lease on. `seed` decides the cuts, where they are not by hand.
     pub async fn life(&self, plugins: &Plugins, owner: &str, faults: &Arc<Faults>, seed: u64) -> Life {
-        let keepers = KeeperRuntime::start().unwrap();
         let plugin = open_movies(&plugins.movies, &self.schema);
         let table = self.table(plugin, plugins.movies.digest(), faults).await;
+        let keepers = KeeperRuntime::start().unwrap();
         let taken = self.take_lease(owner).await;
         let reader = self.reader(&taken.checkpoint, seed);
         let times = LeaseTimes { failover: self.failover };
@@ -162,6 +173,7 @@ impl World {
             schema: self.schema.clone(),
             plugin,
             plugin_digest: digest.to_owned(),
+            rendering: self.rendering.clone(),
             reads,
             embedder,
             index: Arc::new(Faulty { inner: index, faults: faults.clone(), puts: self.puts.clone() }),
@@ -272,7 +284,12 @@ fn json(value: &MetadataValue) -> serde_json::Value {
 
 /// Opens the `movies` plugin for the histories' table.
 pub fn open_movies(plugin: &Plugin, schema: &TableSchema) -> TablePlugin {
-    let info = TablePlugin::describe(plugin, "{}").unwrap();
+    open_plugin(plugin, "{}", schema)
+}
+
+/// Opens a plugin for the histories' table.
+pub fn open_plugin(plugin: &Plugin, config: &str, schema: &TableSchema) -> TablePlugin {
+    let info = TablePlugin::describe(plugin, config).unwrap();
     let columns: Vec<ColumnInfo> = info
         .reads
         .iter()
@@ -281,7 +298,7 @@ pub fn open_movies(plugin: &Plugin, schema: &TableSchema) -> TablePlugin {
             ColumnInfo { name: name.clone(), cql_type: column.cql_type.to_string(), kind: column.kind }
         })
         .collect();
-    TablePlugin::open(plugin, "{}", &columns).unwrap()
+    TablePlugin::open(plugin, config, &columns).unwrap()
 }
 
 /// Reads a history in batches of random sizes, as far as it has been appended; each time it is at the tip, some more

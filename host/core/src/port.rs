@@ -105,6 +105,14 @@ pub struct RowWrite<'a> {
     pub row: Option<&'a Row>,
 }
 
+/// A row that is kept, and the change that brought its state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowPlace {
+    pub key: RowKey,
+    pub shard_id: String,
+    pub sequence_number: SequenceNumber,
+}
+
 /// Rows by key: the table itself, or the embedded store that stands in for it.
 #[async_trait]
 pub trait Rows: Send + Sync {
@@ -137,6 +145,10 @@ pub trait RowStore: Rows {
         sequence_number: &SequenceNumber,
         statics: Option<&Row>,
     ) -> Result<Fenced>;
+
+    /// Where the rows that [`Rows::scan`] would give came from, in the same order and pages.
+    async fn places(&self, after_exclusive: Option<&str>, limit: usize, now_ms: i64)
+    -> Result<Vec<RowPlace>>;
 
     /// A partition's static cells; `None` where there are none.
     async fn read_statics(&self, partition: &str) -> Result<Option<Row>>;

@@ -90,7 +90,8 @@ pub type Embedded = Result<Embedding, RowFailure>;
 type Checked = Result<Vec<f32>, RowFailure>;
 
 /// Drives one model: cuts texts into requests, isolates the text that fails, pauses for a provider that is down, and
-/// lets no vector through that an index would refuse.
+/// lets no vector through that an index would refuse. Clones drive the same model.
+#[derive(Clone)]
 pub struct Embedder {
     model: Arc<dyn Model>,
     pub dimension: u32,

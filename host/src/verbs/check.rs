@@ -12,10 +12,12 @@ use keyvector_sandbox::Engine;
 use super::{port_failure, show, to_look, typed};
 use crate::app::{self, Described};
 use crate::cli::{CheckArgs, Options};
+use crate::clock;
 use crate::config::Config;
 use crate::exit::{Code, Failure};
 use crate::source::ShardReader;
-use crate::state::{self, Halt};
+use crate::state::{self, Halt, Rendering};
+use crate::take_over::{self, Decision};
 
 /// What was found so far. The first thing to fix decides the exit code.
 #[derive(Default)]
@@ -174,18 +176,24 @@ async fn store(
         (Some(_), _) => Ok(((), config.table.index.name.clone())),
     };
     findings.note("index", fits)?;
-    if let Some(described) = described {
-        let known = app::is_known_rendering(config, &scope, described).await;
-        let words = format!("revision {} by {}", config.table.revision, described.plugin.name());
-        findings.note("rendering", known.map(|_| ((), words)))?;
-    }
+    let rendering = match described {
+        Some(described) => findings.note("rendering", rendering(config, &scope.state(), described).await?)?,
+        None => None,
+    };
     let halt = state::read::<Halt>(&scope.state(), &state::halt_key(&config.table.name)).await;
     if let Some(halt) = halt.map_err(|error| port_failure("read the state", error))? {
-        let message = format!("table {} is halted: {}", config.table.name, show::one_line(&halt.reason));
-        findings.note::<()>(
-            "table",
-            Err(Failure::new(Code::PluginBroken, message).next("keyvector-host resume")),
-        )?;
+        let (name, reason) = (&config.table.name, show::one_line(&halt.reason));
+        let lifted = rendering.is_some_and(|rendering| rendering.revision != halt.revision);
+        let found = match lifted {
+            true => {
+                Ok(((), format!("{name} is halted, which another plugin or configuration lifts: {reason}")))
+            }
+            false => {
+                let message = format!("table {name} is halted: {reason}");
+                Err(Failure::new(Code::PluginBroken, message).next("keyvector-host resume"))
+            }
+        };
+        findings.note("table", found)?;
     }
     let gaps = scope.state().list(&state::gap_prefix(&config.table.name)).await;
     let gaps = gaps.map_err(|error| port_failure("read the state", error))?;
@@ -193,4 +201,35 @@ async fn store(
         show::line(format_args!("note  {:<14} {} recorded: changes were lost", "gaps", gaps.len()))?;
     }
     Ok(())
+}
+
+/// Whether the configured plugin may render the table, and what is still to be rendered again.
+async fn rendering(
+    config: &Config,
+    items: &dyn State,
+    described: &Described,
+) -> Result<Result<(Rendering, String), Failure>> {
+    let name = &config.table.name;
+    let stored = state::read::<Rendering>(items, &state::rendering_key(name)).await;
+    let stored = stored.map_err(|error| port_failure("read the state", error))?;
+    let wanted = app::rendering(config, described);
+    let now_ms = clock::now_ms();
+    let rendering = match take_over::decide(stored.as_ref(), &wanted, false, now_ms) {
+        Decision::Known(rendering) | Decision::Write(rendering) => rendering,
+        Decision::Refused { stored } => return Ok(Err(take_over::refused(name, &stored))),
+        Decision::Superseded { by } => {
+            let superseded = take_over::superseded(name, wanted.revision, &by);
+            return Ok(Err(Failure { code: Code::BadConfig, ..superseded }));
+        }
+    };
+    let mut words = format!("revision {} by {}", rendering.revision, rendering.plugin);
+    match (&stored, &rendering.rerender) {
+        (Some(stored), Some(_)) if stored.render_id != rendering.render_id => {
+            let then = format!(" takes the table over from revision {} at the next start", stored.revision);
+            words.push_str(&then);
+        }
+        (_, Some(_)) => words.push_str("; the next start goes on rendering the table again"),
+        (_, None) => {}
+    }
+    Ok(Ok((rendering, words)))
 }

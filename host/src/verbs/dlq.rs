@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{port_failure, show};
 use crate::cli::{DlqListArgs, DlqPickArgs, DlqReplayArgs, LetterFilterArgs};
 use crate::exit::{Code, Failure, say};
+use crate::state::{self, Rendering};
 use crate::table::Table;
 use crate::verified::{Error, Written, take_writes, verified_write};
 
@@ -100,6 +101,8 @@ pub(super) async fn replay(table: &Table, args: &DlqReplayArgs) -> Result<()> {
     let stop = CancellationToken::new();
     let tenure =
         take_writes(&*table.leases, &format!("dlq-replay-{}", std::process::id())).await.map_err(failed)?;
+    // Only now nobody can take the table over without ending this.
+    refuse_other_rendering(table).await?;
     let (mut well, mut left) = (Vec::new(), 0);
     for StoredLetter { id, letter } in &picked {
         if letter.class == FailureClass::KeyTooLong {
@@ -143,6 +146,25 @@ pub(super) async fn replay(table: &Table, args: &DlqReplayArgs) -> Result<()> {
         table.letters.remove(&well).await.map_err(|error| port_failure("remove dead letters", error))?;
     say!("{removed} replayed, {left} left");
     Ok(())
+}
+
+/// Rows are not tried under another plugin or configuration than their neighbours'.
+async fn refuse_other_rendering(table: &Table) -> Result<(), Failure> {
+    let key = state::rendering_key(&table.name);
+    let stored = state::read::<Rendering>(table.state.as_ref(), &key).await;
+    let stored = stored.map_err(|error| port_failure("read the state", error))?;
+    match stored.filter(|stored| stored.render_id != table.rendering.render_id) {
+        None => Ok(()),
+        Some(stored) => {
+            let message = format!(
+                "table {} is rendered by {} under revision {}, and this is another plugin or configuration",
+                table.name, stored.plugin, stored.revision
+            );
+            Err(Failure::new(Code::BadConfig, message).next(
+                "follow the table first, which takes it over and tries its letters too, or restore what was",
+            ))
+        }
+    }
 }
 
 /// A letter of a record that could not be read has only that record: read again, under what is now the schema, its row is

@@ -21,7 +21,7 @@ use keyvector_sandbox::Engine;
 use serde_json::{Value, json};
 
 use super::{port_failure, show};
-use crate::app;
+use crate::app::{self, Described};
 use crate::cli::PreviewArgs;
 use crate::clock;
 use crate::config::Config;
@@ -31,6 +31,7 @@ use crate::exit::{Code, Failure, WithCode, say};
 use crate::render::{AfterDocument, render_image};
 use crate::shipped;
 use crate::source::ShardReader;
+use crate::state::{self, Rendering};
 use crate::vector::partition_hash;
 
 /// Records looked at for the first rows of a table, unless rows are asked for by key.
@@ -55,10 +56,32 @@ pub(super) async fn preview(config: &Config, args: &PreviewArgs) -> Result<()> {
             false => show::line(measured.as_text(key, &rendered))?,
         }
     }
+    tell_if_other(config, &described).await?;
     if rows.is_empty() {
         say!("no rows yet");
     } else if !args.json {
         say!("next:  keyvector-host check    opens everything and says what to fix");
+    }
+    Ok(())
+}
+
+/// What is shown is not what the index was made from, where another plugin or configuration renders the table.
+async fn tell_if_other(config: &Config, described: &Described) -> Result<(), Failure> {
+    if !config.store.exists() {
+        return Ok(());
+    }
+    let items = app::scope(&app::open_store(&config.store, false)?, config).state();
+    let key = state::rendering_key(&config.table.name);
+    let stored = state::read::<Rendering>(&items, &key).await;
+    let stored = stored.map_err(|error| port_failure("read the state", error))?;
+    let wanted = app::rendering(config, described);
+    if let Some(stored) = stored.filter(|stored| stored.render_id != wanted.render_id) {
+        say!(
+            "note:  so far table {} is rendered by {} under revision {}, otherwise than this",
+            config.table.name,
+            stored.plugin,
+            stored.revision
+        );
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Without a verb: follows the table until it is stopped, or until everything is done.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,12 +13,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{dlq, port_failure, remember, typed};
 use crate::app::{self, Access};
-use crate::cli::Cli;
+use crate::cli::{Cli, RunArgs};
 use crate::config::Config;
-use crate::counters::{Counted, Counters};
+use crate::counters::{Counted, Counters, Restarts};
 use crate::exit::{Code, Failure, say};
 use crate::progress::{self, Progress};
+use crate::reload;
 use crate::shipped;
+use crate::state::{Rendering, Rerender};
 use crate::table::Table;
 use crate::worker::{Outcome, Stop};
 
@@ -26,7 +29,7 @@ pub(super) struct Followed {
     pub(super) table: Arc<Table>,
     pub(super) counted: Counted,
     pub(super) took: Duration,
-    /// Whether somebody asked for the end.
+    /// Whether somebody asked for the end, or another host took the table over.
     pub(super) stopped: bool,
 }
 
@@ -88,7 +91,9 @@ pub(super) async fn follow(
     until_drained: bool,
 ) -> Result<Followed, Failure> {
     let engine: Engine = app::engine(config)?;
-    let table = app::open_table(config, &engine, store, Access::Follow).await?;
+    let by_itself = takes_over_by_itself(&cli.run);
+    let watched = if until_drained { None } else { file_to_watch(config, &cli.run)? };
+    let mut table = app::open_table(config, &engine, store, Access::Follow { by_itself }).await?;
     let mut source = app::open_source(config, &table.schema)?;
     if until_drained {
         // One look at the end of the file is enough.
@@ -96,8 +101,15 @@ pub(super) async fn follow(
     }
     remember(store, config).await?;
 
-    if !until_drained && std::io::stderr().is_terminal() {
-        say!("following {}; stop with Ctrl-C", typed(&config.table.source.file).display());
+    let file = typed(&config.table.source.file);
+    match &watched {
+        Some(plugin) => {
+            say!("following {} and {}; stop with Ctrl-C", file.display(), typed(plugin).display());
+        }
+        None if !until_drained && std::io::stderr().is_terminal() => {
+            say!("following {}; stop with Ctrl-C", file.display());
+        }
+        None => {}
     }
     let counters = Arc::new(Counters::default());
     let stop = Stop::default();
@@ -105,15 +117,38 @@ pub(super) async fn follow(
     let watching = tokio::spawn(watch(config.table.name.clone(), counters.clone(), stop.clone(), shown));
     let signals = tokio::spawn(stop_on_signals(stop.clone()));
     let started = Instant::now();
-    let outcome = app::follow(config, &table, &source, &counters, &stop, until_drained).await;
+    let lead = lead(config, &table);
+    let mut restarts = Restarts::default();
+    let outcome = match watched {
+        None => app::follow(config, &table, &source, &counters, &stop, until_drained, &lead).await,
+        Some(path) => {
+            let host =
+                reload::Host { config, engine: &engine, source: &source, counters: &counters, stop: &stop };
+            reload::follow(&host, &path, &mut table, &mut restarts, &lead).await
+        }
+    };
     let took = started.elapsed();
+    restarts.add(&table.plugin.stats());
     watching.abort();
     signals.abort();
     // The bar is gone once the task that holds it is.
     watching.await.ok();
+    if !restarts.is_none() {
+        say!("plugin   restarts: {restarts}");
+    }
     let stopped = match outcome? {
         Outcome::Drained => false,
         Outcome::Stopped | Outcome::LeaseLost => true,
+        Outcome::Superseded(by) => {
+            let own = table.rendering.revision;
+            say!(
+                "table {}: superseded by revision {} ({}), revision {own} ends",
+                table.name,
+                by.revision,
+                by.plugin
+            );
+            true
+        }
         Outcome::Unreadable(reason) => {
             let message = format!("table {}: {reason}; nothing of it was dead-lettered", config.table.name);
             return Err(Failure::new(Code::BadConfig, message)
@@ -129,10 +164,51 @@ pub(super) async fn follow(
             let message =
                 format!("table {} is halted, nothing of it was dead-lettered: {reason}", config.table.name);
             return Err(Failure::new(Code::PluginBroken, message)
-                .next("mend the plugin or the rows, then keyvector-host resume and start again"));
+                .next("mend the plugin and start it under a higher revision, or keyvector-host resume"));
         }
     };
     Ok(Followed { table, counted: counters.read(), took, stopped })
+}
+
+/// Whether another plugin or configuration takes the table over without a higher revision in the configuration: where
+/// somebody sees it, or asked for it.
+fn takes_over_by_itself(args: &RunArgs) -> bool {
+    !args.no_reload && (args.reload || std::io::stderr().is_terminal())
+}
+
+/// The plugin's file, where it is to be followed like the table.
+fn file_to_watch(config: &Config, args: &RunArgs) -> Result<Option<PathBuf>, Failure> {
+    let plugin = &config.table.plugin;
+    if args.reload && plugin.sha256.is_some() {
+        let message = format!("--reload: {} is pinned, and no other file may take its place", plugin.name);
+        return Err(Failure::new(Code::BadConfig, message).next("leave out either --reload or @sha256:…"));
+    }
+    let is_file = plugin.path.is_file();
+    if args.reload && !is_file {
+        say!("--reload: {} comes with this program: there is no file to watch", plugin.name);
+    }
+    let watch = takes_over_by_itself(args) && is_file && plugin.sha256.is_none();
+    Ok(watch.then(|| plugin.path.clone()))
+}
+
+/// Says that the table is taken over, and gives the beginning of the line that says that it was.
+fn lead(config: &Config, table: &Table) -> String {
+    let Rendering { revision, plugin, rerender, .. } = &table.rendering;
+    let name = &table.name;
+    let raised = config.table.revision < *revision;
+    match rerender {
+        None => {}
+        Some(Rerender { done_to: Some(_), .. }) => {
+            say!("table {name}: goes on being rendered again by {plugin}, revision {revision}");
+        }
+        Some(_) if raised => {
+            say!(
+                "table {name}: another plugin or configuration than before, raised to revision {revision}: {plugin}"
+            );
+        }
+        Some(_) => say!("table {name}: taken over by {plugin}, revision {revision}"),
+    }
+    format!("table {name}, revision {revision}")
 }
 
 /// What was done, in the words of the closing line.
@@ -160,7 +236,9 @@ async fn watch(table: String, counters: Arc<Counters>, stop: Stop, shown: bool) 
             (_, _, true) => "following",
             (_, _, false) => "catching up",
         };
-        if let Some(source) = counters.source() {
+        if let Some((done, rows)) = counted.rerendering {
+            bar.at(done, rows, &format!("{done} of {rows} rows rendered again"));
+        } else if let Some(source) = counters.source() {
             bar.at(
                 source.bytes_read(),
                 source.bytes_total(),

@@ -12,7 +12,6 @@ use keyvector_core::poison::Verdict;
 
 use super::sort::{Places, letter};
 use super::{Interrupt, Outcome, RowOutcome, Step, Worker};
-use crate::clock;
 use crate::embed::{PROBE_TEXT, Purpose};
 use crate::render::{AfterDocument, render_row};
 use crate::state::{self, Halt};
@@ -227,12 +226,7 @@ impl Worker {
 
     /// Stops the table for every host, under this plugin and model. Held letters are not written.
     pub(super) async fn halt(&self, reason: String) -> Step<Outcome> {
-        let halt = Halt {
-            plugin_digest: self.table.plugin_digest.clone(),
-            model_identity: self.table.embedder.info().identity.clone(),
-            reason: reason.clone(),
-            at_ms: clock::now_ms(),
-        };
+        let halt = Halt::of(&self.table, &reason);
         self.put_state(&state::halt_key(&self.table.name), &state::to_json(&halt)).await?;
         tracing::error!(table = self.table.name, "the table is halted");
         Ok(Outcome::Halted(reason))

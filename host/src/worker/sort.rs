@@ -87,7 +87,7 @@ fn too_long(table: &Table, shard_id: &str, line: Option<u64>, change: Change) ->
 }
 
 /// A letter without an image: the row itself can be read back.
-pub(super) fn letter(
+pub(crate) fn letter(
     table: &Table,
     shard_id: &str,
     place: String,

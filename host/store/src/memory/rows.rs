@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use keyvector_core::change::SequenceNumber;
+use keyvector_core::key::RowKey;
 use keyvector_core::lease::{Fenced, Tenure};
-use keyvector_core::port::{Result, RowStore, RowWrite, Rows};
+use keyvector_core::port::{Result, RowPlace, RowStore, RowWrite, Rows};
 use keyvector_core::row::Row;
 
 use super::MemoryScope;
@@ -112,6 +113,29 @@ impl RowStore for MemoryRows {
             let table = contents.tables.entry(Arc::clone(&self.table)).or_default();
             keep(&mut table.statics, partition, &shard_id, sequence_number, statics);
         }))
+    }
+
+    async fn places(
+        &self,
+        after_exclusive: Option<&str>,
+        limit: usize,
+        now_ms: i64,
+    ) -> Result<Vec<RowPlace>> {
+        let contents = self.scope.lock();
+        let Some(table) = contents.tables.get(&self.table) else { return Ok(Vec::new()) };
+        let from = after_exclusive.map_or(Bound::Unbounded, Bound::Excluded);
+        let live = table
+            .rows
+            .range::<str, _>((from, Bound::Unbounded))
+            .filter(|(_, kept)| kept.live(now_ms).is_some());
+        Ok(live
+            .map(|(key, kept)| RowPlace {
+                key: RowKey::from_stored(key.clone()),
+                shard_id: kept.shard_id.to_string(),
+                sequence_number: kept.sequence_number.clone(),
+            })
+            .take(limit)
+            .collect())
     }
 
     async fn read_statics(&self, partition: &str) -> Result<Option<Row>> {

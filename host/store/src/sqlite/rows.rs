@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use keyvector_core::change::SequenceNumber;
+use keyvector_core::key::RowKey;
 use keyvector_core::lease::{Fenced, Tenure};
-use keyvector_core::port::{Error, Result, RowStore, RowWrite, Rows};
+use keyvector_core::port::{Error, Result, RowPlace, RowStore, RowWrite, Rows};
 use keyvector_core::row::Row;
 use keyvector_core::schema::TableSchema;
 use rusqlite::{OptionalExtension, Transaction, params};
@@ -202,6 +203,41 @@ impl RowStore for SqliteRows {
     ) -> Result<Fenced> {
         let write = self.kept(partition, sequence_number, statics);
         self.keep_all("keep static cells", &STATICS, tenure, vec![write]).await
+    }
+
+    async fn places(
+        &self,
+        after_exclusive: Option<&str>,
+        limit: usize,
+        now_ms: i64,
+    ) -> Result<Vec<RowPlace>> {
+        let table = Arc::clone(&self.table);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let after = after_exclusive.map(str::to_owned);
+        self.scope
+            .connections
+            .read("scan row places", move |connection| {
+                let mut statement = connection.prepare_cached(if after.is_some() {
+                    "SELECT key, shard_id, sequence_number FROM kept_row WHERE table_name = ?1 AND key > ?2
+                     AND cells IS NOT NULL AND (expires_at_ms IS NULL OR expires_at_ms > ?3) ORDER BY key LIMIT ?4"
+                } else {
+                    "SELECT key, shard_id, sequence_number FROM kept_row WHERE table_name = ?1 AND key >= ?2
+                     AND cells IS NOT NULL AND (expires_at_ms IS NULL OR expires_at_ms > ?3) ORDER BY key LIMIT ?4"
+                })?;
+                let mut rows = statement.query(params![&*table, after.unwrap_or_default(), now_ms, limit])?;
+                let mut found = Vec::new();
+                while let Some(row) = rows.next()? {
+                    let number: String = row.get(2)?;
+                    found.push(RowPlace {
+                        key: RowKey::from_stored(row.get::<_, String>(0)?),
+                        shard_id: row.get(1)?,
+                        sequence_number: SequenceNumber::new(&number)
+                            .ok_or_else(|| damaged("a row's sequence number"))?,
+                    });
+                }
+                Ok(found)
+            })
+            .await
     }
 
     async fn read_statics(&self, partition: &str) -> Result<Option<Row>> {

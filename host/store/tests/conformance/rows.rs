@@ -127,7 +127,17 @@ pub(crate) async fn scan_pages_in_key_order(stores: &Stores) {
             seen.extend(page);
         }
         assert_eq!(seen, expected, "pages of {limit}");
+        let after = expected[2].0.as_str();
+        let places = rows.places(Some(after), limit, 0).await.unwrap();
+        let keys: Vec<_> = places.iter().map(|place| place.key.as_str()).collect();
+        let same = rows.scan(Some(after), limit, 0).await.unwrap();
+        assert_eq!(keys, same.iter().map(|(key, _)| key).collect::<Vec<_>>(), "pages of {limit}");
     }
+    keep(rows, &take(&*stores.films.leases, "t", "b").await, "k01", "007", Some(&row("new"))).await;
+    let place = &rows.places(None, 1, 0).await.unwrap()[0];
+    assert_eq!((place.key.as_str(), place.shard_id.as_str()), ("k01", "t"), "of the latest change");
+    assert_eq!(place.sequence_number, SequenceNumber::from(7));
+    assert!(rows.places(Some("k29"), 9, 0).await.unwrap().is_empty());
 }
 
 pub(crate) async fn many_rows_and_the_last_of_one_key_wins(stores: &Stores) {
