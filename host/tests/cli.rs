@@ -177,17 +177,21 @@ fn another_plugin_or_configuration_under_the_same_revision_is_refused() {
     needs_plugins();
     let host = Host::new();
     host.run(&["--plugin", "movies", "--until-drained"]).ok();
-    let other = host.run(&[
-        "--plugin",
-        "columns",
-        "--source",
-        "keyvector-films/films.jsonl",
-        "--set",
-        "table.plugin_config.text={title}",
-        "--until-drained",
-    ]);
-    assert_eq!(other.code, 64, "{}", other.stderr);
-    assert!(other.stderr.contains("revision 1"), "{}", other.stderr);
+    let other = ["--plugin", "columns", "--source", "keyvector-films/films.jsonl", "--until-drained"];
+    let other = [&other[..], &["--set", "table.plugin_config.text={title}"]].concat();
+    // No revision helps where the index is for other metadata.
+    let unfit = host.run(&other);
+    assert_eq!(unfit.code, 64, "{}", unfit.stderr);
+    assert!(unfit.stderr.contains("non-filterable keys"), "{}", unfit.stderr);
+    let metadata = r#"table.plugin_config.metadata=[{column="title",filterable=false}]"#;
+    let refused = host.run(&[&other[..], &["--set", metadata]].concat());
+    assert_eq!(refused.code, 64, "{}", refused.stderr);
+    assert!(refused.stderr.contains("under revision 1"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("revision = 2") && refused.stderr.contains("restore"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]

@@ -133,7 +133,7 @@ pub(crate) async fn scan_pages_in_key_order(stores: &Stores) {
         let same = rows.scan(Some(after), limit, 0).await.unwrap();
         assert_eq!(keys, same.iter().map(|(key, _)| key).collect::<Vec<_>>(), "pages of {limit}");
     }
-    keep(rows, &take(&*stores.films.leases, "t", "b").await, "k01", "007", Some(&row("new"))).await;
+    keep(rows, &take(&*stores.films.leases, "t", "b").await, "k01", "7", Some(&row("new"))).await;
     let place = &rows.places(None, 1, 0).await.unwrap()[0];
     assert_eq!((place.key.as_str(), place.shard_id.as_str()), ("k01", "t"), "of the latest change");
     assert_eq!(place.sequence_number, SequenceNumber::from(7));
