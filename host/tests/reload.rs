@@ -1,6 +1,8 @@
 //! The development loop and take-overs with the built binary: plugin files change under a running host, good and bad, and
 //! hosts are killed while a table is rendered again.
 
+#![allow(clippy::unwrap_used, reason = "all of this is tests")]
+
 mod host;
 
 use std::collections::BTreeMap;
@@ -311,4 +313,67 @@ fn killed_while_rows_are_rendered_again_the_next_start_goes_on() {
     }
     assert!(in_between >= 4, "only {in_between} of 12 kills met a host that rendered again");
     assert_as_fresh(&host, "titles");
+}
+
+#[test]
+fn killed_while_a_file_is_taken_over_the_next_start_goes_on() {
+    let (host, follow) = set_up();
+    let lines: String = (1..=2000).map(|id| format!("{}\n", film(id, "1999"))).collect();
+    host.write("films.jsonl", &lines);
+    let follow = with(&follow, &["--batch", "8", "--reload"]);
+    let drain = with(&follow, &["--until-drained"]);
+    host.run(&drain).ok();
+    for (kill, name) in ["movies", "titles", "movies", "titles", "movies"].into_iter().enumerate() {
+        let mut running = Running::start(&host, &follow);
+        running.until("following");
+        std::fs::write(host.path("own.wasm"), plugin(name)).unwrap();
+        // It is taken over about a second later: some are killed before, some in the middle.
+        std::thread::sleep(Duration::from_millis(800 + 200 * kill as u64));
+        running.child.kill().unwrap();
+        running.child.wait().unwrap();
+        host.run(&drain).ok();
+        assert_as_fresh(&host, name);
+    }
+}
+
+#[test]
+fn restarts_are_counted_over_all_plugins_that_a_run_has_had() {
+    needs_plugins();
+    let host = Host::new();
+    host.write("table.cql", "CREATE TABLE k.words (id int PRIMARY KEY, text text);");
+    let word = |id: u32| {
+        serde_json::json!({
+            "eventVersion": "1.0", "createdAt": 1_796_000_000.0, "origin": "USER",
+            "partitionKeys": {"id": {"intT": id.to_string()}}, "sequenceNumber": format!("{id:030}"),
+            "newImage": {"valueCells": {"id": {"value": {"intT": id.to_string()}},
+                "text": {"value": {"textT": "word"}}}, "staticCells": {}},
+        })
+    };
+    host.write("words.jsonl", &(1..=6).map(|id| format!("{}\n", word(id))).collect::<String>());
+    let mut bytes = plugin("misbehave");
+    std::fs::write(host.path("own.wasm"), &bytes).unwrap();
+    let follow = [
+        "--plugin",
+        "own.wasm",
+        "--source",
+        "words.jsonl",
+        "--batch",
+        "1",
+        "--plugin-threads",
+        "1",
+        "--reload",
+    ];
+    let mode = ["--set", "table.plugin_config.mode=trap-every-second-call"];
+    let mut running = Running::start(&host, &with(&follow, &mode));
+    running.until("following");
+    until(&host, "all rows are there", |index| index.len() == 6);
+    // A custom section: another digest, the same plugin.
+    bytes.extend([0, 3, 1, b'x', b'y']);
+    std::fs::write(host.path("own.wasm"), &bytes).unwrap();
+    let line = running.until("own.wasm changed");
+    assert!(line.contains("6 rows rendered again: embedded 0") && line.contains("nothing 6"), "{line}");
+    let (code, heard) = running.interrupt();
+    assert_eq!(code, Some(0), "{heard:#?}");
+    // Each plugin's first call went well, and every later one was the second of its instance.
+    assert!(heard.iter().any(|line| line == "plugin   restarts: trap 10"), "{heard:#?}");
 }

@@ -111,13 +111,13 @@ pub(super) async fn follow(
         }
         None => {}
     }
+    let lead = lead(config, &table);
     let counters = Arc::new(Counters::default());
     let stop = Stop::default();
     let shown = progress::wanted(cli.output.no_progress);
     let watching = tokio::spawn(watch(config.table.name.clone(), counters.clone(), stop.clone(), shown));
     let signals = tokio::spawn(stop_on_signals(stop.clone()));
     let started = Instant::now();
-    let lead = lead(config, &table);
     let mut restarts = Restarts::default();
     let outcome = match watched {
         None => app::follow(config, &table, &source, &counters, &stop, until_drained, &lead).await,
