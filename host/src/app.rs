@@ -96,7 +96,8 @@ pub struct Described {
 
 /// Finds, compiles and describes the table's plugin; needs no store.
 pub fn describe_plugin(config: &Config, engine: &Engine) -> Result<Described, Failure> {
-    describe_file(config, engine, &shipped::find_plugin(&config.table.plugin, config.plugin_limits.component_bytes_max)?)
+    let bytes_max = config.plugin_limits.component_bytes_max;
+    describe_file(config, engine, &shipped::find_plugin(&config.table.plugin, bytes_max)?)
 }
 
 /// The same for bytes that were read.

@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::counters::{Counters, Restarts};
 use crate::exit::{Code, Failure, one_line};
 use crate::progress::say_above;
-use crate::shipped::PluginFile;
+use crate::shipped;
 use crate::source::file::FileSource;
 use crate::table::Table;
 use crate::take_over;
@@ -207,13 +207,10 @@ async fn load(host: &Host<'_>, path: &Path, table: &Table) -> Result<Option<Next
     let (config, engine, schema) = (host.config.clone(), host.engine.clone(), table.schema.clone());
     let (path, running) = (path.to_owned(), table.plugin_digest.clone());
     let loading = tokio::task::spawn_blocking(move || -> Result<Option<Next>, Failure> {
-        let name = path.display().to_string();
-        let bytes = std::fs::read(&path)
-            .map_err(|error| Failure::new(Code::BadConfig, format!("read the plugin {name}: {error}")))?;
-        if keyvector_sandbox::sha256_hex(&bytes) == running {
+        let file = shipped::read_plugin(&path, config.plugin_limits.component_bytes_max)?;
+        if keyvector_sandbox::sha256_hex(&file.bytes) == running {
             return Ok(None);
         }
-        let file = PluginFile { name, bytes: bytes.into(), shipped: false };
         let described = app::describe_file(&config, &engine, &file)?;
         let (plugin, reads) = app::open_plugin(&described, &schema)?;
         Ok(Some(Next { described, plugin, reads }))

@@ -42,8 +42,11 @@ pub fn find_plugin(wanted: &PluginRef, bytes_max: usize) -> Result<PluginFile, F
     Ok(found)
 }
 
-/// Reads no more than `bytes_max`, whatever is at the path by now.
-fn read_plugin(path: &Path, bytes_max: usize) -> Result<PluginFile, Failure> {
+/// Reads a plugin's file: no more than `bytes_max`, whatever is at the path by now.
+///
+/// # Errors
+/// The file cannot be read, or is larger.
+pub fn read_plugin(path: &Path, bytes_max: usize) -> Result<PluginFile, Failure> {
     let name = path.display().to_string();
     let failed = |error| Failure::new(Code::BadConfig, format!("read the plugin {name}: {error}"));
     let file = fs::File::open(path).map_err(failed)?;
