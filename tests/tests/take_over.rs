@@ -355,3 +355,25 @@ fn without_a_queue_it_waits_at_a_row_that_fails() {
         assert!(world.state("rendering/").await["rendering/films"].get("rerender").is_some());
     });
 }
+
+#[test]
+fn a_letter_that_is_held_when_the_host_dies_is_written_by_the_next() {
+    let plugins = Plugins::load(1);
+    block_on(async {
+        let mut world = World::by_hand(&plugins);
+        // A row a page: the letter of row 2 is held until row 3 shows that the plugin works.
+        world.policy.batch = 1;
+        world.append(&[film(1, "a", 1), film(2, "b", -2), film(3, "c", 3)]);
+        work(&plugins, &world, TITLES, 1).await;
+        let faults = Faults::death_at((Call::Put, When::Before), 2);
+        let table = host(&plugins, &world, By::Movies, 2, &faults).await;
+        tokio::select! {
+            biased;
+            () = faults.death() => {}
+            ended = live(&world, &table, "first", 0) => panic!("{ended:?}"),
+        }
+        assert!(letters(&world).await.is_empty());
+        assert_eq!(work(&plugins, &world, By::Movies, 2).await.0, Outcome::Drained);
+        assert_eq!(letters(&world).await, [(Some(key(2)), FailureClass::PluginRefused)]);
+    });
+}
