@@ -304,7 +304,9 @@ impl Parser<'_> {
     }
 
     fn error(&self, reason: String) -> FilterError {
-        let at = if self.path.is_empty() { "the top".to_owned() } else { self.path.join(".") };
+        let named = |name: &String| if name.is_empty() { "\"\"".to_owned() } else { name.clone() };
+        let path: Vec<String> = self.path.iter().map(named).collect();
+        let at = if path.is_empty() { "the top".to_owned() } else { path.join(".") };
         FilterError { at, reason }
     }
 }

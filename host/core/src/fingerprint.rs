@@ -34,21 +34,27 @@ impl Fingerprint {
         )
     }
 
-    /// Reads [`Self::to_text`]. `None`: not one of ours, or of another format.
+    /// Reads [`Self::to_text`], and no other spelling of it. `None`: not one of ours, or of another format.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('.');
         if parts.next()? != FINGERPRINT_FORMAT.to_string() {
             return None;
         }
         let fingerprint = Self {
-            model: u64::from_str_radix(parts.next()?, 16).ok()?,
-            text: u128::from_str_radix(parts.next()?, 16).ok()?,
-            metadata: u64::from_str_radix(parts.next()?, 16).ok()?,
-            shard: u32::from_str_radix(parts.next()?, 16).ok()?,
-            sequence_number: SequenceNumber::new(parts.next()?)?,
+            model: u64::from_str_radix(hex(parts.next()?, 16)?, 16).ok()?,
+            text: u128::from_str_radix(hex(parts.next()?, 32)?, 16).ok()?,
+            metadata: u64::from_str_radix(hex(parts.next()?, 16)?, 16).ok()?,
+            shard: u32::from_str_radix(hex(parts.next()?, 8)?, 16).ok()?,
+            sequence_number: SequenceNumber::new(parts.next().filter(|digits| short(digits) == *digits)?)?,
         };
         parts.next().is_none().then_some(fingerprint)
     }
+}
+
+/// `from_str_radix` alone would take a plus sign, capitals and any number of digits.
+fn hex(digits: &str, count: usize) -> Option<&str> {
+    let ours = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    (digits.len() == count && digits.bytes().all(ours)).then_some(digits)
 }
 
 /// Sequence numbers are 21 to 48 digits with leading zeros; without those, the fingerprint always fits.
