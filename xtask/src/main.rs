@@ -3,6 +3,7 @@
 mod check;
 mod examples;
 mod frozen;
+mod fuzz;
 mod plugins;
 mod setup;
 mod step;
@@ -42,6 +43,8 @@ enum Command {
         #[arg(long)]
         no_skip: bool,
     },
+    /// Run the fuzz targets for longer than a test run does
+    Fuzz(fuzz::Options),
     /// Formatting, lints, the WIT's versions, and dependency rules where cargo-deny is installed
     Check {
         /// Fail if cargo-deny is not installed
@@ -86,6 +89,7 @@ fn run(command: Command) -> Result<()> {
         Command::Plugins(options) => plugins::build(&options),
         Command::Examples(options) => examples::build(&options),
         Command::Test { no_skip } => test::run(no_skip),
+        Command::Fuzz(options) => fuzz::run(&options),
         Command::Check { no_skip } => check::run(no_skip),
         Command::Bench { arguments } => {
             plugins::build(&plugins::Options::default())?;

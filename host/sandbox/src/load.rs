@@ -52,9 +52,10 @@ pub struct LoadError {
 }
 
 impl LoadError {
+    /// A file's names, and what a parser says of them, may be of any length and hold anything.
     pub(crate) fn new(plugin: &str, reason: impl Into<String>) -> Self {
-        // Names in the file may be anybody's words.
-        Self { plugin: plugin.to_owned(), reason: quoted(&reason.into()) }
+        let reason = reason.into().split_whitespace().collect::<Vec<_>>().join(" ");
+        Self { plugin: plugin.to_owned(), reason: quoted(&reason) }
     }
 }
 
@@ -114,13 +115,7 @@ pub(crate) fn to_component<'a>(plugin: &str, bytes: &'a [u8]) -> Result<Cow<'a, 
         .module(bytes)
         .and_then(|encoder| encoder.validate(true).encode())
         .map(Cow::Owned)
-        .map_err(|error| {
-            let causes = format!("{error:#}");
-            refuse(format!(
-                "cannot be made a component: {}",
-                causes.split_whitespace().collect::<Vec<_>>().join(" ")
-            ))
-        })
+        .map_err(|error| refuse(format!("cannot be made a component: {error:#}")))
 }
 
 fn damaged(error: &wasmparser::BinaryReaderError) -> String {

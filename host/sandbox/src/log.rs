@@ -141,7 +141,31 @@ fn emit(plugin: &str, with_text: bool, source: Source, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn what_a_guest_writes_stays_bounded_and_in_one_line(
+            pieces in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..3000)), 0..6),
+        ) {
+            let log = PluginLog::new("p", true);
+            for (whole_line, bytes) in &pieces {
+                let text = String::from_utf8_lossy(bytes);
+                log.line(if *whole_line { Source::Error } else { Source::Stderr }, &text);
+                let shown = keyvector_core::letter::scrub_reason(cut(&text));
+                prop_assert!(shown.len() <= LINE_BYTES_MAX && !shown.contains(char::is_control), "{:?}", shown);
+            }
+            // Where the front was cut inside a character, it became one of three bytes.
+            prop_assert!(log.last_words().len() <= LAST_WORDS_BYTES_MAX + 3 * 3);
+            if let Some((_, last)) = pieces.last() {
+                let last = String::from_utf8_lossy(last).trim().to_owned();
+                let end = last.chars().next_back();
+                prop_assert!(end.is_none() || log.last_words().ends_with(end.unwrap()), "{:?}", last);
+            }
+        }
+    }
 
     #[test]
     fn last_words_are_the_last_and_bounded() {

@@ -344,7 +344,41 @@ fn check_path(path: &str) -> Result<(), &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
+
+        /// A server that decodes the path, and one that does not, stay below the base.
+        #[test]
+        fn no_path_leads_away_from_the_base(path in "/?(a|/|\\.|%2[eEfF]|%5[cC]|%|\\?|\\\\|#|:|@|é|\n){0,8}") {
+            if check_path(&path).is_err() {
+                return Ok(());
+            }
+            prop_assert!(path.is_ascii() && !path.contains(char::is_control), "{}", path);
+            let resource = path.split('?').next().unwrap();
+            for seen in [resource.to_owned(), decoded(resource)] {
+                prop_assert!(seen.starts_with('/') && !seen.contains("//") && !seen.contains('\\'), "{}", path);
+                prop_assert!(!seen.split('/').any(|segment| segment == "." || segment == ".."), "{}", path);
+            }
+        }
+    }
+
+    /// Percent-decoded, with `\` as the `/` that some servers take it for.
+    fn decoded(path: &str) -> String {
+        let mut bytes = Vec::new();
+        let mut rest = path.as_bytes();
+        while let Some((&first, after)) = rest.split_first() {
+            let escaped = after.get(..2).filter(|_| first == b'%').and_then(|digits| {
+                u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+            });
+            bytes.push(escaped.unwrap_or(first));
+            rest = if escaped.is_some() { &after[2..] } else { after };
+        }
+        String::from_utf8_lossy(&bytes).replace('\\', "/")
+    }
 
     #[test]
     fn paths_stay_below_the_base() {

@@ -1,5 +1,6 @@
 //! One fuzz target under libFuzzer. `cargo xtask fuzz --coverage` builds and runs it: `KEYVECTOR_FUZZ_TARGET` picks the
-//! target, `KEYVECTOR_FUZZ_FOLDER` is where its samples and its words (`-dict`) are put for libFuzzer to read.
+//! target (without it, the targets' names are printed), `KEYVECTOR_FUZZ_FOLDER` is where its samples and its words
+//! (`-dict`) are put for libFuzzer to read.
 #![no_main]
 
 use std::path::PathBuf;
@@ -19,6 +20,10 @@ static TARGET: LazyLock<Target> = LazyLock::new(|| {
 libfuzzer_sys::fuzz_target!(
     // libFuzzer calls this before it reads its flags and folders.
     init: {
+        if std::env::var_os("KEYVECTOR_FUZZ_TARGET").is_none() {
+            TARGETS.iter().for_each(|target| println!("{}", target.name));
+            std::process::exit(0);
+        }
         if let Some(folder) = std::env::var_os("KEYVECTOR_FUZZ_FOLDER") {
             let folder = PathBuf::from(folder);
             let samples = folder.join("samples");
