@@ -371,9 +371,10 @@ mod tests {
         let mut bytes = Vec::new();
         let mut rest = path.as_bytes();
         while let Some((&first, after)) = rest.split_first() {
-            let escaped = after.get(..2).filter(|_| first == b'%').and_then(|digits| {
-                u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-            });
+            let escaped = after
+                .get(..2)
+                .filter(|_| first == b'%')
+                .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
             bytes.push(escaped.unwrap_or(first));
             rest = if escaped.is_some() { &after[2..] } else { after };
         }

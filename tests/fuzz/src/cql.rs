@@ -9,8 +9,29 @@ use crate::input::Input;
 use crate::value;
 
 const TYPE_WORDS: &[&str] = &[
-    "list<", "set<", "map<", "tuple<", "udt<", "vector<", "frozen<", ">", ",", ":", "\"", "\"\"", "'", "''", "int",
-    "text", "varchar", "uuid", "duration", "'org.apache.cassandra.db.marshal.LongType'", ".", "65535", "0",
+    "list<",
+    "set<",
+    "map<",
+    "tuple<",
+    "udt<",
+    "vector<",
+    "frozen<",
+    ">",
+    ",",
+    ":",
+    "\"",
+    "\"\"",
+    "'",
+    "''",
+    "int",
+    "text",
+    "varchar",
+    "uuid",
+    "duration",
+    "'org.apache.cassandra.db.marshal.LongType'",
+    ".",
+    "65535",
+    "0",
 ];
 
 /// A type's spelling.
@@ -62,13 +83,18 @@ fn values(data: &[u8]) {
         assert_eq!(format!("{twice:?}"), format!("{decoded:?}"), "{cql_type}");
         assert_eq!(twice.encode(&cql_type).as_ref(), Ok(&again), "{cql_type}");
         if let Ok(text) = &text {
-            assert_eq!(&canonical_text(&cql_type, &again).unwrap(), text, "{cql_type}: one value has one text");
+            assert_eq!(
+                &canonical_text(&cql_type, &again).unwrap(),
+                text,
+                "{cql_type}: one value has one text"
+            );
         }
     }
     match text {
         Ok(text) => {
             assert!(decoded.is_ok(), "{cql_type}: {text:?} is the text of no value");
-            let back = parse_canonical(&cql_type, &text).unwrap_or_else(|fault| panic!("{cql_type}: {fault}"));
+            let back =
+                parse_canonical(&cql_type, &text).unwrap_or_else(|fault| panic!("{cql_type}: {fault}"));
             assert_eq!(canonical_text(&cql_type, &back).as_ref(), Ok(&text), "{cql_type}");
             let in_order = sorted(&cql_type, &bytes).expect("what has a text can be sorted");
             assert_eq!(canonical_text(&cql_type, &in_order).as_ref(), Ok(&text), "{cql_type}");
@@ -86,7 +112,8 @@ fn stripped(cql_type: &CqlType, bytes: &[u8]) {
     if canonical_text_into(cql_type, bytes, Decimals::Stripped, &mut text).is_err() {
         return;
     }
-    let back = parse_canonical(cql_type, &text).unwrap_or_else(|fault| panic!("{cql_type}: {text:?}: {fault}"));
+    let back =
+        parse_canonical(cql_type, &text).unwrap_or_else(|fault| panic!("{cql_type}: {text:?}: {fault}"));
     let mut again = String::new();
     canonical_text_into(cql_type, &back, Decimals::Stripped, &mut again).unwrap();
     assert_eq!(again, text, "{cql_type}");
@@ -106,9 +133,41 @@ fn value_samples() -> Vec<Vec<u8>> {
 }
 
 const TEXT_WORDS: &[&str] = &[
-    "-", "+", ".", "E", "e-", "0", "00", "NaN", "Infinity", "-0.0", "true", "false", "T", "Z", "+0200", ":", "1970-01-01",
-    "2026-08-06T07:06:40.125Z", "P1Y2M3DT4H", "1y2mo3w4d5h6m7s8ms9us10ns", "::ffff:1.2.3.4", "/", "%", "[", "]", ",",
-    "null", "\"", "\\\"", "\\u00e9", "[[\"a\",\"b\"]]", "==", "9223372036854775807", "-2147483649", "\u{e9}",
+    "-",
+    "+",
+    ".",
+    "E",
+    "e-",
+    "0",
+    "00",
+    "NaN",
+    "Infinity",
+    "-0.0",
+    "true",
+    "false",
+    "T",
+    "Z",
+    "+0200",
+    ":",
+    "1970-01-01",
+    "2026-08-06T07:06:40.125Z",
+    "P1Y2M3DT4H",
+    "1y2mo3w4d5h6m7s8ms9us10ns",
+    "::ffff:1.2.3.4",
+    "/",
+    "%",
+    "[",
+    "]",
+    ",",
+    "null",
+    "\"",
+    "\\\"",
+    "\\u00e9",
+    "[[\"a\",\"b\"]]",
+    "==",
+    "9223372036854775807",
+    "-2147483649",
+    "\u{e9}",
 ];
 
 /// A type and a text, read as a change stream's spelling and as a key's.
@@ -120,10 +179,15 @@ fn texts(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(input.rest()) else { return };
 
     if let Ok(bytes) = parse_canonical(&cql_type, text) {
-        assert_eq!(canonical_text(&cql_type, &bytes).as_deref(), Ok(text), "{cql_type}: no other text is read");
+        assert_eq!(
+            canonical_text(&cql_type, &bytes).as_deref(),
+            Ok(text),
+            "{cql_type}: no other text is read"
+        );
     }
     if let Ok(bytes) = parse_text(&cql_type, text) {
-        let canonical = canonical_text(&cql_type, &bytes).unwrap_or_else(|fault| panic!("{cql_type}: {fault}"));
+        let canonical =
+            canonical_text(&cql_type, &bytes).unwrap_or_else(|fault| panic!("{cql_type}: {fault}"));
         assert_eq!(parse_canonical(&cql_type, &canonical).as_ref(), Ok(&bytes), "{cql_type}: {canonical:?}");
         // The canonical text is one of the spellings of the same value; a blob's is hexadecimal there, base64 here.
         if cql_type != CqlType::Blob {

@@ -13,9 +13,40 @@ pub const FILTERS: Target = Target {
     run: filters,
     samples,
     words: &[
-        "\"$and\":[", "\"$or\":[", "\"$eq\":", "\"$ne\":", "\"$gt\":", "\"$gte\":", "\"$lt\":", "\"$lte\":", "\"$in\":[", "\"$nin\":[",
-        "\"$exists\":", "\"$startsWith\":", "\"$not\":", "\"genre\":", "\"year\":", "\"tags\":", "\"seen\":", "\"hidden\":", "\"\":", "{", "}", "[", "]", ",", "true",
-        "false", "null", "1990", "1990.5", "-0", "1e308", "\"drama\"", "\"1\"", "{\"$and\":[{\"$or\":[",
+        "\"$and\":[",
+        "\"$or\":[",
+        "\"$eq\":",
+        "\"$ne\":",
+        "\"$gt\":",
+        "\"$gte\":",
+        "\"$lt\":",
+        "\"$lte\":",
+        "\"$in\":[",
+        "\"$nin\":[",
+        "\"$exists\":",
+        "\"$startsWith\":",
+        "\"$not\":",
+        "\"genre\":",
+        "\"year\":",
+        "\"tags\":",
+        "\"seen\":",
+        "\"hidden\":",
+        "\"\":",
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        "true",
+        "false",
+        "null",
+        "1990",
+        "1990.5",
+        "-0",
+        "1e308",
+        "\"drama\"",
+        "\"1\"",
+        "{\"$and\":[{\"$or\":[",
     ],
 };
 
@@ -44,9 +75,10 @@ fn filters(data: &[u8]) {
 /// Objects of filters on the way down.
 fn depth(filter: &Value) -> usize {
     let Value::Object(members) = filter else { return 0 };
-    let below = members.iter().filter(|(name, _)| *name == "$and" || *name == "$or").flat_map(|(_, list)| {
-        list.as_array().into_iter().flatten().map(depth)
-    });
+    let below = members
+        .iter()
+        .filter(|(name, _)| *name == "$and" || *name == "$or")
+        .flat_map(|(_, list)| list.as_array().into_iter().flatten().map(depth));
     1 + below.max().unwrap_or(0)
 }
 
@@ -89,7 +121,9 @@ fn equals(wanted: &Value, stored: Option<&MetadataValue>) -> bool {
         Some(MetadataValue::Number(number)) => wanted.as_f64() == Some(*number),
         Some(MetadataValue::Boolean(flag)) => wanted.as_bool() == Some(*flag),
         Some(MetadataValue::TextList(texts)) => texts.iter().any(|text| wanted.as_str() == Some(text)),
-        Some(MetadataValue::NumberList(numbers)) => numbers.iter().any(|number| wanted.as_f64() == Some(*number)),
+        Some(MetadataValue::NumberList(numbers)) => {
+            numbers.iter().any(|number| wanted.as_f64() == Some(*number))
+        }
     }
 }
 
@@ -105,7 +139,14 @@ fn samples() -> Vec<Vec<u8>> {
     ]
     .iter()
     .map(|filter| [&metadata, filter.as_bytes()].concat())
-    .chain([[&metadata[..], "{\"$and\":[".repeat(17).as_bytes(), b"{\"year\":1}", "]}".repeat(17).as_bytes()].concat()])
-    .chain([[&metadata[..], "{\"$or\":[".repeat(15).as_bytes(), b"{\"year\":1}", "]}".repeat(15).as_bytes()].concat()])
+    .chain([[
+        &metadata[..],
+        "{\"$and\":[".repeat(17).as_bytes(),
+        b"{\"year\":1}",
+        "]}".repeat(17).as_bytes(),
+    ]
+    .concat()])
+    .chain([[&metadata[..], "{\"$or\":[".repeat(15).as_bytes(), b"{\"year\":1}", "]}".repeat(15).as_bytes()]
+        .concat()])
     .collect()
 }

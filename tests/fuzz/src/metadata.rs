@@ -21,13 +21,30 @@ pub const METADATA: Target = Target {
         .map(|text| text.as_bytes().to_vec())
         .into()
     },
-    words: &["{", "}", "[", "]", ",", ":", "\"a\":", "null", "true", "1e308", "1e-320", "-0", "9007199254740993", "\\ud83c\\udf0a", "\\ud800", "[[", "{}"],
+    words: &[
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"a\":",
+        "null",
+        "true",
+        "1e308",
+        "1e-320",
+        "-0",
+        "9007199254740993",
+        "\\ud83c\\udf0a",
+        "\\ud800",
+        "[[",
+        "{}",
+    ],
 };
 
 fn metadata(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let parsed = parse_metadata(text);
-    assert_eq!(parse_metadata_keys(text, &[]).is_ok(), parse_metadata_keys(text, &["no such key"]).is_ok());
     let Ok(metadata) = parsed else { return };
     assert!(metadata.0.values().all(is_finite), "{text}");
     let json = metadata_json(&metadata);

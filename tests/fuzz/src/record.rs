@@ -32,19 +32,59 @@ pub const READING_SCHEMA: &str = r#"
         PRIMARY KEY ((site, sensor), at)) WITH CLUSTERING ORDER BY (at DESC);"#;
 
 /// Keys of types whose texts have more than one spelling.
-const ODD_KEYS_SCHEMA: &str = "CREATE TABLE k.odd (p decimal, f frozen<map<double, frozen<set<inet>>>>, c decimal,
+const ODD_KEYS_SCHEMA: &str =
+    "CREATE TABLE k.odd (p decimal, f frozen<map<double, frozen<set<inet>>>>, c decimal,
     n varint, s text STATIC, v text, PRIMARY KEY ((p, f), c, n));";
 
 const VIEWS: [ViewType; 4] =
     [ViewType::NewAndOldImages, ViewType::NewImage, ViewType::OldImage, ViewType::KeysOnly];
 
 const WORDS: &[&str] = &[
-    "\"partitionKeys\":{", "\"clusteringKeys\":{", "\"newImage\":{", "\"oldImage\":{", "\"valueCells\":{",
-    "\"staticCells\":{", "\"rowMetadata\":{", "\"expirationTime\":", "\"metadata\":", "\"value\":", "\"key\":",
-    "\"origin\":\"TTL\",", "\"origin\":\"REPLICATION\",", "\"sequenceNumber\":\"1\",", "\"createdAt\":", "\"textT\":", "\"intT\":",
-    "\"setT\":[", "\"listT\":[", "\"mapT\":[", "\"udtT\":{", "\"tupleT\":[", "\"decimalT\":", "\"doubleT\":",
-    "\"inetT\":", "\"blobT\":", "\"durationT\":", "\"varintT\":", "\"uuidT\":", "null", "true", "{}", "[]", "{", "}",
-    "[", "]", ",", ":", "\"", "\\u0000", "\\ud800", "1e999", "-0", "\u{feff}",
+    "\"partitionKeys\":{",
+    "\"clusteringKeys\":{",
+    "\"newImage\":{",
+    "\"oldImage\":{",
+    "\"valueCells\":{",
+    "\"staticCells\":{",
+    "\"rowMetadata\":{",
+    "\"expirationTime\":",
+    "\"metadata\":",
+    "\"value\":",
+    "\"key\":",
+    "\"origin\":\"TTL\",",
+    "\"origin\":\"REPLICATION\",",
+    "\"sequenceNumber\":\"1\",",
+    "\"createdAt\":",
+    "\"textT\":",
+    "\"intT\":",
+    "\"setT\":[",
+    "\"listT\":[",
+    "\"mapT\":[",
+    "\"udtT\":{",
+    "\"tupleT\":[",
+    "\"decimalT\":",
+    "\"doubleT\":",
+    "\"inetT\":",
+    "\"blobT\":",
+    "\"durationT\":",
+    "\"varintT\":",
+    "\"uuidT\":",
+    "null",
+    "true",
+    "{}",
+    "[]",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "\"",
+    "\\u0000",
+    "\\ud800",
+    "1e999",
+    "-0",
+    "\u{feff}",
 ];
 
 /// A record of one of several tables, under any view. The first byte picks both.
@@ -120,9 +160,15 @@ fn check_row(schema: &TableSchema, row: &Row, key: &[(usize, Vec<u8>)]) {
     for (index, column) in schema.columns.iter().enumerate() {
         match column.kind {
             ColumnKind::PartitionKey | ColumnKind::ClusteringKey => {
-                let Cell::Bytes(bytes) = row.cell(index) else { panic!("key column {} is not there", column.name) };
+                let Cell::Bytes(bytes) = row.cell(index) else {
+                    panic!("key column {} is not there", column.name)
+                };
                 let texts = [bytes, &key[index].1].map(|bytes| {
-                    RowKey::encode(schema, |at| Some(if at == index { bytes } else { &key[at].1 }), Door::Stream)
+                    RowKey::encode(
+                        schema,
+                        |at| Some(if at == index { bytes } else { &key[at].1 }),
+                        Door::Stream,
+                    )
                 });
                 assert_eq!(texts[0], texts[1], "{}: the image is of another row", column.name);
             }

@@ -12,9 +12,48 @@ pub const SCHEMAS: Target = Target {
     run: schemas,
     samples,
     words: &[
-        "CREATE TABLE ", "CREATE TYPE ", "CREATE KEYSPACE ", "USE ", "IF NOT EXISTS ", "PRIMARY KEY ", " STATIC", " WITH ",
-        "CLUSTERING ORDER BY (", " DESC", " ASC", "MASKED WITH ", "frozen<", "list<", "map<", "vector<", "udt<", ">", "(", ")", "((", "))", ",", ";",
-        ".", "\"", "\"\"", "'", "$$", "--", "//", "/*", "*/", "\n", " int", " text", " counter", "k.t", "\u{feff}", "\u{e9}", "CREATE INDEX ", "comment='",
+        "CREATE TABLE ",
+        "CREATE TYPE ",
+        "CREATE KEYSPACE ",
+        "USE ",
+        "IF NOT EXISTS ",
+        "PRIMARY KEY ",
+        " STATIC",
+        " WITH ",
+        "CLUSTERING ORDER BY (",
+        " DESC",
+        " ASC",
+        "MASKED WITH ",
+        "frozen<",
+        "list<",
+        "map<",
+        "vector<",
+        "udt<",
+        ">",
+        "(",
+        ")",
+        "((",
+        "))",
+        ",",
+        ";",
+        ".",
+        "\"",
+        "\"\"",
+        "'",
+        "$$",
+        "--",
+        "//",
+        "/*",
+        "*/",
+        "\n",
+        " int",
+        " text",
+        " counter",
+        "k.t",
+        "\u{feff}",
+        "\u{e9}",
+        "CREATE INDEX ",
+        "comment='",
     ],
 };
 
@@ -60,7 +99,9 @@ fn spell(schema: &TableSchema) -> String {
         .clustering_key()
         .iter()
         .zip(schema.clustering_descending())
-        .map(|(column, descending)| format!("{} {}", quoted(&column.name), if *descending { "DESC" } else { "ASC" }))
+        .map(|(column, descending)| {
+            format!("{} {}", quoted(&column.name), if *descending { "DESC" } else { "ASC" })
+        })
         .collect();
     text + &orders.join(", ") + ");"
 }

@@ -11,7 +11,8 @@ use crate::Target;
 use crate::input::Input;
 
 /// A stored row's bytes.
-pub const ROWS: Target = Target { name: "stored_row", run: rows, samples: row_samples, words: &["title", "tags"] };
+pub const ROWS: Target =
+    Target { name: "stored_row", run: rows, samples: row_samples, words: &["title", "tags"] };
 
 static FILMS: LazyLock<TableSchema> =
     LazyLock::new(|| TableSchema::parse_cql(crate::record::FILMS_SCHEMA).unwrap());
@@ -31,7 +32,8 @@ fn rows(data: &[u8]) {
     let mut input = Input::new(data);
     let expires_at_ms = input.flag().then(|| i64::from_be_bytes(input.array()));
     let kinds: Vec<_> = FILMS.columns.iter().map(|_| (input.below(3), input.bytes())).collect();
-    let texts: Vec<String> = kinds.iter().map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).collect();
+    let texts: Vec<String> =
+        kinds.iter().map(|(_, bytes)| String::from_utf8_lossy(bytes).into_owned()).collect();
     let mut row = Row::new(kinds.iter().zip(&texts).map(|(&(kind, bytes), text)| match kind {
         0 => Cell::Null,
         1 => Cell::Bytes(bytes),
@@ -59,7 +61,12 @@ fn row_samples() -> Vec<Vec<u8>> {
 pub const FINGERPRINTS: Target = Target {
     name: "fingerprint",
     run: fingerprints,
-    samples: || vec![b"1.0123456789abcdef.0123456789abcdef0123456789abcdef.0123456789abcdef.01234567.826000819".to_vec()],
+    samples: || {
+        vec![
+            b"1.0123456789abcdef.0123456789abcdef0123456789abcdef.0123456789abcdef.01234567.826000819"
+                .to_vec(),
+        ]
+    },
     words: &[".", "1.", "2.", "+", "-", "0", "f", "G"],
 };
 
@@ -77,7 +84,13 @@ fn fingerprints(data: &[u8]) {
 pub const REASONS: Target = Target {
     name: "reason",
     run: reasons,
-    samples: || vec![b"a\x1b[31mb\n\xc2\x85\xe2\x80\xae\xe2\x80\x8b".to_vec(), vec![b'x'; 2000], "\u{e9}".repeat(600).into()],
+    samples: || {
+        vec![
+            b"a\x1b[31mb\n\xc2\x85\xe2\x80\xae\xe2\x80\x8b".to_vec(),
+            vec![b'x'; 2000],
+            "\u{e9}".repeat(600).into(),
+        ]
+    },
     words: &["\u{1b}[", "\u{202e}", "\u{feff}", "\u{2028}", "\0", "\r\n", "\u{9b}", "\u{1f30a}", "\u{ad}"],
 };
 
@@ -93,6 +106,8 @@ fn reasons(data: &[u8]) {
 /// A reason that may be stored and shown: one line, bounded, nothing that steers a terminal.
 pub fn check_reason(reason: &str) {
     assert!(reason.len() <= REASON_BYTES_MAX, "{} bytes", reason.len());
-    let steers = |character: char| character.is_control() || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}');
+    let steers = |character: char| {
+        character.is_control() || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}')
+    };
     assert!(!reason.contains(steers), "{reason:?}");
 }

@@ -103,9 +103,7 @@ pub fn value(input: &mut Input<'_>, cql_type: &CqlType) -> CqlValue {
         CqlType::Uuid => CqlValue::Uuid(input.array()),
         // The bytes of a varint are its own, so a cell made of any is one.
         CqlType::Varint => CqlValue::decode(&CqlType::Varint, input.bytes()).unwrap_or(CqlValue::Empty),
-        CqlType::List(element) => {
-            CqlValue::List((0..count(input)).map(|_| value(input, element)).collect())
-        }
+        CqlType::List(element) => CqlValue::List((0..count(input)).map(|_| value(input, element)).collect()),
         CqlType::Set(element) => CqlValue::Set((0..count(input)).map(|_| value(input, element)).collect()),
         CqlType::Map(key, of_key) => {
             CqlValue::Map((0..count(input)).map(|_| (value(input, key), value(input, of_key))).collect())
@@ -113,9 +111,9 @@ pub fn value(input: &mut Input<'_>, cql_type: &CqlType) -> CqlValue {
         CqlType::Tuple(fields) => {
             CqlValue::Tuple(fields.iter().map(|field| nullable(input, field)).collect())
         }
-        CqlType::Udt(fields) => CqlValue::Udt(
-            fields.iter().map(|(name, field)| (name.clone(), nullable(input, field))).collect(),
-        ),
+        CqlType::Udt(fields) => {
+            CqlValue::Udt(fields.iter().map(|(name, field)| (name.clone(), nullable(input, field))).collect())
+        }
         CqlType::Vector(element, dimension) => {
             CqlValue::Vector((0..*dimension).map(|_| value(input, element)).collect())
         }

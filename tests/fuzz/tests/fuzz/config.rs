@@ -168,7 +168,9 @@ fn answers(data: &[u8]) {
             let may_be_refused = !answers.table.bytes().all(plain)
                 || answers.table.is_empty()
                 || answers.table.len() > 64
-                || [&answers.plugin, &answers.model].iter().any(|name| blank(name) || name.contains("@sha256:"))
+                || [&answers.plugin, &answers.model]
+                    .iter()
+                    .any(|name| blank(name) || name.contains("@sha256:"))
                 || blank(&answers.source.display().to_string())
                 || answers.schema.is_some_and(|schema| blank(&schema.display().to_string()));
             assert!(may_be_refused, "{message}\n{text}");

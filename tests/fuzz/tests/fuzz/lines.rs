@@ -26,9 +26,22 @@ pub(crate) const LINES: Target = Target {
     samples: || {
         let long =
             [&b"\x03\x02\xef\xbb\xbf{}\r\n\n  \n"[..], &[b'x'; 70], b"\nlast\nwithout an end"].concat();
-        vec![long, b"\x01\x01a\nb\r\nc\r\r\n\0\n\xff\n".to_vec(), b"\x05\x00\n\n\n".to_vec(), b"\x02\x01a".to_vec()]
+        vec![
+            long,
+            b"\x01\x01a\nb\r\nc\r\r\n\0\n\xff\n".to_vec(),
+            b"\x05\x00\n\n\n".to_vec(),
+            b"\x02\x01a".to_vec(),
+        ]
     },
-    words: &["\n", "\r\n", "\n\n", "\u{feff}", "{}", " ", "01234567890123456789012345678901234567890123456789"],
+    words: &[
+        "\n",
+        "\r\n",
+        "\n\n",
+        "\u{feff}",
+        "{}",
+        " ",
+        "01234567890123456789012345678901234567890123456789",
+    ],
 };
 
 /// A lease's text.

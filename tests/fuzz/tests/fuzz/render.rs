@@ -47,8 +47,7 @@ static HOST: LazyLock<Host> = LazyLock::new(|| {
     };
     let engine = Engine::new(EngineConfig { limits, threads: 1, ..EngineConfig::default() }).unwrap();
     let plugin = engine.load("misbehave.wasm", &built_plugin("misbehave.wasm")).unwrap();
-    let text =
-        ColumnInfo { name: "text".to_owned(), cql_type: "text".to_owned(), kind: ColumnKind::Regular };
+    let text = ColumnInfo { name: "text".to_owned(), cql_type: "text".to_owned(), kind: ColumnKind::Regular };
     let table = TablePlugin::open(&plugin, "{\"mode\":\"puppet\"}", &[text]).unwrap();
     Host { table, runtime: tokio::runtime::Builder::new_current_thread().build().unwrap() }
 });
