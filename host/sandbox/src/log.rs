@@ -154,7 +154,7 @@ mod tests {
             for (whole_line, bytes) in &pieces {
                 let text = String::from_utf8_lossy(bytes);
                 log.line(if *whole_line { Source::Error } else { Source::Stderr }, &text);
-                let shown = keyvector_core::letter::scrub_reason(cut(&text));
+                let shown = one_line(&text, LINE_BYTES_MAX);
                 prop_assert!(shown.len() <= LINE_BYTES_MAX && !shown.contains(char::is_control), "{:?}", shown);
             }
             // Where the front was cut inside a character, it became one of three bytes.

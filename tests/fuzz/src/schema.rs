@@ -112,7 +112,7 @@ fn samples() -> Vec<Vec<u8>> {
         crate::record::READING_SCHEMA,
         "CREATE KEYSPACE k WITH replication = {'class': 'x'}; USE k; CREATE TABLE IF NOT EXISTS \"T\" (a int PRIMARY KEY);",
         "CREATE TABLE ks.\"Movies\" (\"movieId\" text, \"order\" int, token text, \"we\"\"ird\" text MASKED WITH mask_inner(1, 2), PRIMARY KEY ((\"movieId\"), \"order\")) WITH comment = 'it''s; x' AND CLUSTERING ORDER BY (\"order\" DESC); CREATE INDEX i ON t (a);",
-        "CREATE TABLE k.t (a int, b text STATIC, c 'org.apache.cassandra.db.marshal.LongType', d udt<x:int,\"Y\":vector<float,3>>, PRIMARY KEY (a, c));",
+        "CREATE TABLE k.t (a int, b text STATIC, c 'org.apache.cassandra.db.marshal.LongType', e 'com.example.It''s', d udt<x:int,\"Y\":vector<float,3>>, PRIMARY KEY (a, c));",
     ]
     .map(|text| text.as_bytes().to_vec())
     .into()

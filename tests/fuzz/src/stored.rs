@@ -105,9 +105,15 @@ fn reasons(data: &[u8]) {
 
 /// A reason that may be stored and shown: one line, bounded, nothing that steers a terminal.
 pub fn check_reason(reason: &str) {
-    assert!(reason.len() <= REASON_BYTES_MAX, "{} bytes", reason.len());
-    let steers = |character: char| {
-        character.is_control() || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}')
+    check_line(reason, REASON_BYTES_MAX);
+}
+
+/// One line of so many bytes at most, in which nothing acts.
+pub fn check_line(line: &str, bytes_max: usize) {
+    assert!(line.len() <= bytes_max, "{} bytes", line.len());
+    let acts = |character: char| {
+        character.is_control()
+            || matches!(character, '\u{200b}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
     };
-    assert!(!reason.contains(steers), "{reason:?}");
+    assert!(!line.contains(acts), "{line:?}");
 }

@@ -41,7 +41,7 @@ fn components(data: &[u8]) {
         Err(error) => {
             let message = error.to_string();
             assert!(message.starts_with("p.wasm "), "{message:?}");
-            stored::check_reason(&message);
+            stored::check_line(&message, 5000);
         }
     }
 }

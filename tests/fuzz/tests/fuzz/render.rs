@@ -1,6 +1,7 @@
 //! What a table plugin answers, through the real boundary: the guest `misbehave` in its mode `puppet` answers what its
 //! first cell dictates.
 
+use std::cell::Cell;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use keyvector_core::schema::ColumnKind;
 use keyvector_fuzz::input::Input;
 use keyvector_fuzz::{Target, stored};
 use keyvector_sandbox::{
-    ColumnInfo, Engine, EngineConfig, Limits, METADATA_KEYS_MAX, TableInfo, TablePlugin, is_blank, push_cell,
+    ColumnInfo, Engine, EngineConfig, Limits, METADATA_KEYS_MAX, Plugin, TableInfo, TablePlugin, is_blank,
+    push_cell,
 };
 use serde_json::{Map, Value};
 use tokio::runtime::Runtime;
@@ -37,7 +39,7 @@ struct Host {
     runtime: Runtime,
 }
 
-static HOST: LazyLock<Host> = LazyLock::new(|| {
+static PLUGIN: LazyLock<Plugin> = LazyLock::new(|| {
     let limits = Limits {
         // Nothing here is about time, and the machine may be busy.
         deadline: Duration::from_secs(20),
@@ -46,11 +48,25 @@ static HOST: LazyLock<Host> = LazyLock::new(|| {
         ..Limits::default()
     };
     let engine = Engine::new(EngineConfig { limits, threads: 1, ..EngineConfig::default() }).unwrap();
-    let plugin = engine.load("misbehave.wasm", &built_plugin("misbehave.wasm")).unwrap();
-    let text = ColumnInfo { name: "text".to_owned(), cql_type: "text".to_owned(), kind: ColumnKind::Regular };
-    let table = TablePlugin::open(&plugin, "{\"mode\":\"puppet\"}", &[text]).unwrap();
-    Host { table, runtime: tokio::runtime::Builder::new_current_thread().build().unwrap() }
+    engine.load("misbehave.wasm", &built_plugin("misbehave.wasm")).unwrap()
 });
+
+thread_local! {
+    static HOST: Cell<Option<Host>> = const { Cell::new(None) };
+}
+
+fn open() -> Host {
+    let text = ColumnInfo { name: "text".to_owned(), cql_type: "text".to_owned(), kind: ColumnKind::Regular };
+    let table = TablePlugin::open(&PLUGIN, "{\"mode\":\"puppet\"}", &[text]).unwrap();
+    Host { table, runtime: tokio::runtime::Builder::new_current_thread().build().unwrap() }
+}
+
+fn documents(data: &[u8]) {
+    // After a finding the plugin is opened anew: its thread may have ended.
+    let host = HOST.take().unwrap_or_else(open);
+    render(&host, data);
+    HOST.set(Some(host));
+}
 
 /// What the guest is to answer.
 #[derive(Default)]
@@ -107,7 +123,7 @@ impl Answer {
     }
 }
 
-fn documents(data: &[u8]) {
+fn render(host: &Host, data: &[u8]) {
     let mut input = Input::new(data);
     let rows = 1 + input.below(5);
     let broken = input.below(8) >= 5;
@@ -121,7 +137,6 @@ fn documents(data: &[u8]) {
         break_frame(&mut input, &mut answer);
     }
 
-    let host = &*HOST;
     let mut cells = Vec::new();
     push_cell(&mut cells, Some(&answer.to_bytes()));
     (1..rows).for_each(|_| push_cell(&mut cells, None));
