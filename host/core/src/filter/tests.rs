@@ -105,7 +105,7 @@ fn refusals_say_where_and_what_to_write() {
         (json!({"a": [1]}), "filter, at a: a list needs an operator: {\"$in\": […]}"),
         (json!({"a": null}), "filter, at a: null is no metadata value: ask {\"$exists\": false}"),
         (json!({"a": {}}), "filter, at a: no operator in the object"),
-        (json!({"": 1}), "filter, at : the metadata key is empty"),
+        (json!({"": 1}), "filter, at \"\": the metadata key is empty"),
         (json!({}), "filter, at the top: an empty object filters nothing: leave the filter out"),
         (json!({"$or": []}), "filter, at $or: needs one filter at least, the list is empty"),
         (json!({"$or": {"a": 1}}), "filter, at $or: needs a list of filters, not an object"),

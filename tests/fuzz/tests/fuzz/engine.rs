@@ -54,11 +54,13 @@ pub(crate) fn fuzz(target: &Target) {
     println!("{name}: {samples} samples, {count} random inputs of seed {seed} in {seconds} s");
 }
 
+/// The input under way, and since when.
+type UnderWay = Option<(Instant, Vec<u8>)>;
+
 /// Runs inputs under a watch.
 struct Runner<'a> {
     target: &'a Target,
-    /// The input under way, and since when.
-    now: Arc<Mutex<Option<(Instant, Vec<u8>)>>>,
+    now: Arc<Mutex<UnderWay>>,
     /// Ends the watch when it is dropped.
     _alive: mpsc::Sender<()>,
 }
@@ -66,7 +68,7 @@ struct Runner<'a> {
 impl<'a> Runner<'a> {
     fn start(target: &'a Target) -> Self {
         hear_no_panic_of_quiet_threads();
-        let now = Arc::new(Mutex::new(None::<(Instant, Vec<u8>)>));
+        let now = Arc::new(Mutex::new(UnderWay::None));
         let (alive, ended) = mpsc::channel();
         let (watched, name, folder) = (Arc::clone(&now), target.name, folder_of("regressions", target));
         thread::spawn(move || {
@@ -134,7 +136,7 @@ impl<'a> Runner<'a> {
         small
     }
 
-    fn now(&self) -> MutexGuard<'_, Option<(Instant, Vec<u8>)>> {
+    fn now(&self) -> MutexGuard<'_, UnderWay> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
