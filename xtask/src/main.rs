@@ -93,8 +93,20 @@ fn run(command: Command) -> Result<()> {
         Command::Check { no_skip } => check::run(no_skip),
         Command::Bench { arguments } => {
             plugins::build(&plugins::Options::default())?;
+            // The plugin call is measured beside the guest's own code without a boundary.
+            let mut native = step::cargo(&root().join("plugins"));
+            native.args(["build", "--release", "--locked", "--package", "cost", "--example", "native"]);
+            step::run(native)?;
             let bench = |program: &mut std::process::Command| {
-                program.args(["bench", "--locked", "--workspace", "--bench", "line"]);
+                program.args([
+                    "bench",
+                    "--locked",
+                    "--workspace",
+                    "--bench",
+                    "line",
+                    "--bench",
+                    "plugin_call",
+                ]);
             };
             let mut build = step::cargo(&root());
             bench(&mut build);

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use keyvector_core::document::{Document, FailureClass, MetadataKey, MetadataType, Rendered, RowFailure};
 use keyvector_core::schema::ColumnKind;
@@ -208,17 +209,15 @@ struct Renderer {
 
 impl Renderer {
     fn render(&mut self, question: Rows, reply: Reply<Vec<Rendered>>) {
+        let started = Instant::now();
         let number = self.slot.counters().begin_batch(question.rows);
         let failed_run_max = self.slot.plugin().limits().failed_run_max.max(1);
         let every = self.slot.plugin().limits().determinism_every;
-        let mut batch = Rendering {
-            renderer: self,
-            question: &question,
-            reply: &reply,
-            rendered: Vec::with_capacity(question.rows),
-        };
+        let mut batch =
+            Rendering { renderer: self, question: &question, reply: &reply, rendered: Vec::new() };
         let result = isolate::isolate(&mut batch, question.rows, failed_run_max);
         let rendered = batch.rendered;
+        self.slot.counters().end_batch(started.elapsed());
         let to_compare = (number.is_multiple_of(every) && result.is_ok()).then(|| rendered.clone());
         reply.send(result.map(|()| rendered));
         if let Some(rendered) = to_compare {
