@@ -1,8 +1,8 @@
 //! What a call into a table plugin costs, beside the same code without a boundary: nanoseconds a row, best of many, for
 //! the guests in `tests/guests/cost*`. `cargo xtask bench` builds them and runs this pinned to one core.
 //!
-//! *In the call* is the time on the plugin's thread with more batches waiting: into the guest, its work, out again, and
-//! the host's checks of the answer. *Whole* is `TablePlugin::render` as the line awaits it, with the way to that thread
+//! *In the call* is all that happens on the plugin's thread, call after call: into the guest, its work, out again, and the
+//! host's checks of the answer. *Whole* is `TablePlugin::render` as the line awaits it, with the way to that thread
 //! and back.
 //!
 //! Arguments are shapes and languages (`light`, `Rust`): then nothing else is measured.
@@ -11,12 +11,11 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use keyvector_core::document::Rendered;
 use keyvector_core::schema::ColumnKind;
-use keyvector_sandbox::{ColumnInfo, Engine, EngineConfig, Limits, TablePlugin, push_cell};
+use keyvector_sandbox::{ColumnInfo, Engine, EngineConfig, Limits, OnThisThread, TablePlugin, push_cell};
 use keyvector_tests::line::plugin_file;
 use tokio::runtime::Runtime;
 
@@ -27,7 +26,6 @@ const LANGUAGES: [(&str, &str); 4] =
 const TIME: Duration = Duration::from_secs(1);
 /// Reading the clock does not count in a sample of this length.
 const SAMPLE: Duration = Duration::from_micros(200);
-const QUEUE: usize = 256;
 
 struct Shape {
     name: &'static str,
@@ -90,7 +88,7 @@ impl Shape {
         format!("{{\"shape\":\"{}\"}}", self.name)
     }
 
-    fn open(&self, engine: &Engine, guest: &str) -> Option<Arc<TablePlugin>> {
+    fn open(&self, engine: &Engine, guest: &str) -> Option<Open> {
         let bytes = std::fs::read(plugin_file(guest)).ok()?;
         let plugin = engine.load(guest, &bytes).expect("a guest of ours");
         let column = |(name, cql_type): &(&str, &str)| ColumnInfo {
@@ -99,8 +97,16 @@ impl Shape {
             kind: ColumnKind::Regular,
         };
         let columns: Vec<_> = self.columns.iter().map(column).collect();
-        Some(Arc::new(TablePlugin::open(&plugin, &self.config(), &columns).expect("it reads these columns")))
+        let here = OnThisThread::open(&plugin, &self.config(), &columns).expect("it reads these columns");
+        let threaded = TablePlugin::open(&plugin, &self.config(), &columns).expect("it opens twice");
+        Some(Open { here, threaded })
     }
+}
+
+/// One plugin, open on this thread and on its own.
+struct Open {
+    here: OnThisThread,
+    threaded: TablePlugin,
 }
 
 /// Nanoseconds a row.
@@ -109,38 +115,32 @@ struct Figures {
     whole: f64,
 }
 
-fn measure(runtime: &Runtime, table: &Arc<TablePlugin>, rows: u32, cells: &[u8]) -> Figures {
-    let one_by_one = |batches: Vec<Vec<u8>>| {
+fn measure(runtime: &Runtime, open: &mut Open, rows: u32, cells: &[u8]) -> Figures {
+    let in_call = |batches: Vec<Vec<u8>>| {
+        let started = Instant::now();
+        for cells in batches {
+            drop(open.here.render(rows, cells).expect("no faults"));
+        }
+        started.elapsed()
+    };
+    let in_call = best(rows, cells, in_call);
+    let whole = |batches: Vec<Vec<u8>>| {
         let started = Instant::now();
         runtime.block_on(async {
             for cells in batches {
-                drop(table.render(rows, cells).await.expect("no faults"));
+                drop(open.threaded.render(rows, cells).await.expect("no faults"));
             }
         });
         started.elapsed()
     };
-    let queued = |batches: Vec<Vec<u8>>| {
-        let before = table.stats().batch_time;
-        runtime.block_on(async {
-            let render = |cells| {
-                let table = Arc::clone(table);
-                tokio::spawn(async move { drop(table.render(rows, cells).await.expect("no faults")) })
-            };
-            let waiting: Vec<_> = batches.into_iter().map(render).collect();
-            for batch in waiting {
-                batch.await.expect("no faults");
-            }
-        });
-        table.stats().batch_time - before
-    };
-    Figures { in_call: best(rows, cells, queued), whole: best(rows, cells, one_by_one) }
+    Figures { in_call, whole: best(rows, cells, whole) }
 }
 
 /// Nanoseconds a row, best of many samples.
-fn best(rows: u32, cells: &[u8], time: impl Fn(Vec<Vec<u8>>) -> Duration) -> f64 {
-    let batches = |count: u32| (0..count).map(|_| cells.to_vec()).collect();
+fn best(rows: u32, cells: &[u8], mut time: impl FnMut(Vec<Vec<u8>>) -> Duration) -> f64 {
+    let batches = |count: u32| (0..count).map(|_| cells.to_vec()).collect::<Vec<_>>();
     let mut count = 1;
-    while time(batches(count)) < SAMPLE && count < QUEUE as u32 {
+    while time(batches(count)) < SAMPLE {
         count *= 2;
     }
     let until = Instant::now() + TIME;
@@ -174,13 +174,7 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let limits = Limits { determinism_every: u64::MAX, ..Limits::default() };
     let cache_folder = Some(std::env::temp_dir().join("keyvector-bench-cache"));
-    let engine = Engine::new(EngineConfig {
-        threads: 1,
-        queue: QUEUE,
-        limits,
-        cache_folder,
-        ..EngineConfig::default()
-    });
+    let engine = Engine::new(EngineConfig { threads: 1, limits, cache_folder, ..EngineConfig::default() });
     let engine = engine.expect("WebAssembly runs here");
     let asked: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
     let wanted = |names: &[&str], name: &str| {
@@ -202,17 +196,17 @@ fn main() {
             if !wanted(&LANGUAGES.map(|(language, _)| language), language) {
                 continue;
             }
-            let Some(table) = shape.open(&engine, guest) else {
+            let Some(mut open) = shape.open(&engine, guest) else {
                 missing.push(format!("{language}: no {guest}.wasm in plugins/dist"));
                 continue;
             };
-            let documents = rendered(&runtime, &table, shape);
+            let documents = rendered(&runtime, &open.threaded, shape);
             assert_eq!(
                 &documents,
                 expected.get_or_insert_with(|| documents.clone()),
                 "{language} says another thing"
             );
-            let figures = inputs.each_ref().map(|(rows, cells)| measure(&runtime, &table, *rows, cells));
+            let figures = inputs.each_ref().map(|(rows, cells)| measure(&runtime, &mut open, *rows, cells));
             let beside = |ns: f64, position: usize| Some((ns, natives[position].map(|native| ns / native)));
             let both: [(&str, fn(&Figures) -> f64); 2] =
                 [("in the call", |figures| figures.in_call), ("whole", |figures| figures.whole)];

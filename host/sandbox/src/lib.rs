@@ -50,6 +50,8 @@ pub use remote_model::{
 };
 pub use slot::OpenError;
 pub use stats::{RestartReason, Stats};
+#[doc(hidden)]
+pub use table::OnThisThread;
 pub use table::{ColumnInfo, TableInfo, TablePlugin, push_cell};
 
 /// The newest version of `keyvector:plugin` that this host binds.

@@ -55,8 +55,6 @@ pub struct Stats {
     pub determinism_differences: u64,
     /// Time inside guests.
     pub guest_time: Duration,
-    /// Time on batches of the threads that run guests: in there, checks of the answers, and fresh instances.
-    pub batch_time: Duration,
     /// The most memory that one instance has taken, in bytes.
     pub memory_bytes_peak: usize,
 }
@@ -81,7 +79,6 @@ pub(crate) struct Counters {
     determinism_checks: AtomicU64,
     determinism_differences: AtomicU64,
     guest_nanos: AtomicU64,
-    batch_nanos: AtomicU64,
     memory_bytes_peak: AtomicUsize,
 }
 
@@ -102,13 +99,8 @@ impl Counters {
     }
 
     pub(crate) fn call(&self, time: Duration, memory_bytes: usize) {
-        self.guest_nanos.fetch_add(nanos(time), Relaxed);
+        self.guest_nanos.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
         self.memory_bytes_peak.fetch_max(memory_bytes, Relaxed);
-    }
-
-    /// A batch has its answer.
-    pub(crate) fn end_batch(&self, time: Duration) {
-        self.batch_nanos.fetch_add(nanos(time), Relaxed);
     }
 
     pub(crate) fn snapshot(&self) -> Stats {
@@ -119,12 +111,7 @@ impl Counters {
             determinism_checks: self.determinism_checks.load(Relaxed),
             determinism_differences: self.determinism_differences.load(Relaxed),
             guest_time: Duration::from_nanos(self.guest_nanos.load(Relaxed)),
-            batch_time: Duration::from_nanos(self.batch_nanos.load(Relaxed)),
             memory_bytes_peak: self.memory_bytes_peak.load(Relaxed),
         }
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use keyvector_core::document::{Document, FailureClass, MetadataKey, MetadataType, Rendered, RowFailure};
 use keyvector_core::schema::ColumnKind;
@@ -74,22 +73,8 @@ impl TablePlugin {
     /// threads. Blocks for at most a few times the longer deadline.
     pub fn open(plugin: &Plugin, config: &str, columns: &[ColumnInfo]) -> Result<Self, OpenError> {
         let counters = Arc::new(Counters::default());
-        let (info, declared) = on_own_thread(|| described(plugin, config, &counters))?;
-        if !columns.iter().map(|column| &column.name).eq(&info.reads) {
-            let given: Vec<_> = columns.iter().map(|column| &column.name).collect();
-            let reason = format!("it reads {:?}, but was to be opened with {given:?}", info.reads);
-            return Err(OpenError::Declaration { plugin: plugin.name().to_owned(), reason });
-        }
-
-        let columns_read = columns.len();
-        let open = opener(plugin, config, columns, &counters)?;
-        let first = on_own_thread(|| slot::open_twice(plugin, &counters, &open))?;
-        let declared = Arc::new(declared);
-        let workers = slot::slots(plugin, &counters, open, first)
-            .into_iter()
-            .map(|slot| Renderer { slot, declared: Arc::clone(&declared), columns_read })
-            .collect();
-        let workers = Workers::start(plugin, workers, Renderer::render).map_err(|error| Broken {
+        let (info, renderers) = renderers(plugin, config, columns, &counters)?;
+        let workers = Workers::start(plugin, renderers, Renderer::render).map_err(|error| Broken {
             plugin: plugin.name().to_owned(),
             reason: format!("its threads cannot be started: {error}"),
         })?;
@@ -169,6 +154,31 @@ fn pre(plugin: &Plugin) -> Result<TablePre, OpenError> {
     })
 }
 
+/// What each thread of an open plugin has.
+fn renderers(
+    plugin: &Plugin,
+    config: &str,
+    columns: &[ColumnInfo],
+    counters: &Arc<Counters>,
+) -> Result<(TableInfo, Vec<Renderer>), OpenError> {
+    let (info, declared) = on_own_thread(|| described(plugin, config, counters))?;
+    if !columns.iter().map(|column| &column.name).eq(&info.reads) {
+        let given: Vec<_> = columns.iter().map(|column| &column.name).collect();
+        let reason = format!("it reads {:?}, but was to be opened with {given:?}", info.reads);
+        return Err(OpenError::Declaration { plugin: plugin.name().to_owned(), reason });
+    }
+
+    let columns_read = columns.len();
+    let open = opener(plugin, config, columns, counters)?;
+    let first = on_own_thread(|| slot::open_twice(plugin, counters, &open))?;
+    let declared = Arc::new(declared);
+    let renderers = slot::slots(plugin, counters, open, first)
+        .into_iter()
+        .map(|slot| Renderer { slot, declared: Arc::clone(&declared), columns_read })
+        .collect();
+    Ok((info, renderers))
+}
+
 /// What opens one instance for this table.
 fn opener(
     plugin: &Plugin,
@@ -200,6 +210,25 @@ fn opener(
     })
 }
 
+/// An open plugin without threads of its own: what a call costs without the way there. For the benchmark; not to be
+/// used on an async runtime's threads.
+#[doc(hidden)]
+pub struct OnThisThread(Renderer);
+
+impl OnThisThread {
+    pub fn open(plugin: &Plugin, config: &str, columns: &[ColumnInfo]) -> Result<Self, OpenError> {
+        let (_, mut renderers) = renderers(plugin, config, columns, &Arc::default())?;
+        Ok(Self(renderers.swap_remove(0)))
+    }
+
+    /// As [`TablePlugin::render`].
+    pub fn render(&mut self, rows: u32, cells: Vec<u8>) -> Result<Vec<Rendered>, Broken> {
+        let (reply, mut answer) = Reply::channel();
+        self.0.render(Rows { rows: rows as usize, cells }, reply);
+        answer.try_recv().expect("it was answered")
+    }
+}
+
 /// One thread's side of an open plugin.
 struct Renderer {
     slot: Slot<Table>,
@@ -209,7 +238,6 @@ struct Renderer {
 
 impl Renderer {
     fn render(&mut self, question: Rows, reply: Reply<Vec<Rendered>>) {
-        let started = Instant::now();
         let number = self.slot.counters().begin_batch(question.rows);
         let failed_run_max = self.slot.plugin().limits().failed_run_max.max(1);
         let every = self.slot.plugin().limits().determinism_every;
@@ -217,7 +245,6 @@ impl Renderer {
             Rendering { renderer: self, question: &question, reply: &reply, rendered: Vec::new() };
         let result = isolate::isolate(&mut batch, question.rows, failed_run_max);
         let rendered = batch.rendered;
-        self.slot.counters().end_batch(started.elapsed());
         let to_compare = (number.is_multiple_of(every) && result.is_ok()).then(|| rendered.clone());
         reply.send(result.map(|()| rendered));
         if let Some(rendered) = to_compare {

@@ -19,6 +19,11 @@ struct Job<Q, A> {
 pub(crate) struct Reply<A>(oneshot::Sender<Result<A, Broken>>);
 
 impl<A> Reply<A> {
+    pub(crate) fn channel() -> (Self, oneshot::Receiver<Result<A, Broken>>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self(sender), receiver)
+    }
+
     /// Nobody waits any more: work on it is wasted.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.0.is_closed()
@@ -62,9 +67,9 @@ impl<Q: Send + 'static, A: Send + 'static> Workers<Q, A> {
     /// # Cancel safety
     /// Dropped before it is ready, the question is either not asked or its answer dropped.
     pub(crate) async fn ask(&self, question: Q) -> Result<A, Broken> {
-        let (sender, receiver) = oneshot::channel();
+        let (answer, receiver) = Reply::channel();
         let gone = || Broken { plugin: self.plugin.clone(), reason: "its thread has ended".to_owned() };
-        self.jobs.send(Job { question, answer: Reply(sender) }).await.map_err(|_| gone())?;
+        self.jobs.send(Job { question, answer }).await.map_err(|_| gone())?;
         receiver.await.map_err(|_| gone())?
     }
 }
