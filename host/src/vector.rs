@@ -26,12 +26,12 @@ pub fn build(
         sequence_number: change.sequence_number.clone(),
     };
     let mut metadata = document.metadata;
-    metadata.0.insert(FINGERPRINT_KEY.to_owned(), MetadataValue::Text(fingerprint.to_text()));
+    metadata.0.insert(FINGERPRINT_KEY.into(), MetadataValue::Text(fingerprint.to_text()));
     if let Ok(partition) = change.key.partition_part(&table.schema) {
-        metadata.0.insert(PARTITION_KEY.to_owned(), MetadataValue::Text(partition_hash(&partition)));
+        metadata.0.insert(PARTITION_KEY.into(), MetadataValue::Text(partition_hash(&partition)));
     }
     if let Some(characters) = cut_from {
-        metadata.0.insert(CUT_KEY.to_owned(), MetadataValue::Number(characters as f64));
+        metadata.0.insert(CUT_KEY.into(), MetadataValue::Number(characters as f64));
     }
     Vector { key: change.key.clone(), data, metadata }
 }

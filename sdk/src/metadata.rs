@@ -1,5 +1,6 @@
 //! What stands beside a vector to filter by and to show.
 
+use std::cell::Cell;
 use std::fmt::Display;
 
 use serde::Serialize;
@@ -45,11 +46,12 @@ impl Metadata {
 
     /// A text.
     #[must_use]
-    pub fn text<'a>(self, name: &str, value: impl Into<Option<&'a str>>) -> Self {
-        match value.into() {
-            Some(value) => self.put(name, value),
-            None => self,
+    pub fn text<'a>(mut self, name: &str, value: impl Into<Option<&'a str>>) -> Self {
+        if let Some(value) = value.into() {
+            self.put_name(name);
+            write_text(&mut self.json, value);
         }
+        self
     }
 
     /// A whole number; one beyond 2^53 fails the row.
@@ -85,8 +87,17 @@ impl Metadata {
 
     /// A list of texts; an empty one is left out.
     #[must_use]
-    pub fn texts<T: Serialize + AsRef<str>>(self, name: &str, values: &[T]) -> Self {
-        if values.is_empty() { self } else { self.put(name, values) }
+    pub fn texts<T: Serialize + AsRef<str>>(mut self, name: &str, values: &[T]) -> Self {
+        if values.is_empty() {
+            return self;
+        }
+        self.put_name(name);
+        for (position, value) in values.iter().enumerate() {
+            self.json.push(if position == 0 { b'[' } else { b',' });
+            write_text(&mut self.json, value.as_ref());
+        }
+        self.json.push(b']');
+        self
     }
 
     /// A list of numbers; an empty one is left out.
@@ -100,20 +111,22 @@ impl Metadata {
     }
 
     fn put<T: Serialize + ?Sized>(mut self, name: &str, value: &T) -> Self {
+        self.put_name(name);
+        match serde_json::to_writer(&mut self.json, value) {
+            Ok(()) => self,
+            Err(cause) => self.fail(name, "the value", &cause.to_string()),
+        }
+    }
+
+    fn put_name(&mut self, name: &str) {
         if self.json.is_empty() {
-            self.json.reserve(256);
+            self.json = SPARE.take();
             self.json.push(b'{');
         } else {
             self.json.push(b',');
         }
-        let written = serde_json::to_writer(&mut self.json, name).and_then(|()| {
-            self.json.push(b':');
-            serde_json::to_writer(&mut self.json, value)
-        });
-        match written {
-            Ok(()) => self,
-            Err(cause) => self.fail(name, "the value", &cause.to_string()),
-        }
+        write_text(&mut self.json, name);
+        self.json.push(b':');
     }
 
     fn fail(mut self, name: &str, value: impl Display, why: &str) -> Self {
@@ -122,15 +135,41 @@ impl Metadata {
     }
 
     /// Appends the JSON object, or nothing where there is no key.
-    pub(crate) fn write_to(&self, out: &mut Vec<u8>) -> Result<(), &str> {
-        if let Some(fault) = &self.fault {
+    pub(crate) fn write_to(mut self, out: &mut Vec<u8>) -> Result<(), String> {
+        if let Some(fault) = self.fault {
             return Err(fault);
         }
         if !self.json.is_empty() {
             out.extend_from_slice(&self.json);
             out.push(b'}');
         }
+        if self.json.capacity() <= SPARE_BYTES_MAX {
+            self.json.clear();
+            SPARE.set(self.json);
+        }
         Ok(())
+    }
+}
+
+thread_local! {
+    /// The last row's buffer, for the next row: an allocation each would cost as much as the writing.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A larger buffer is not kept.
+const SPARE_BYTES_MAX: usize = 64 << 10;
+
+fn write_text(json: &mut Vec<u8>, text: &str) {
+    // Looks at all bytes, so that the compiler makes it sixteen at a time.
+    let to_escape = |found: bool, &byte: &u8| found | (byte < 0x20) | (byte == b'"') | (byte == b'\\');
+    if text.as_bytes().iter().fold(false, to_escape) {
+        // Memory takes everything.
+        serde_json::to_writer(json, text).ok();
+    } else {
+        json.reserve(text.len() + 2);
+        json.push(b'"');
+        json.extend_from_slice(text.as_bytes());
+        json.push(b'"');
     }
 }
 

@@ -119,11 +119,12 @@ fn pack(
     texts: &mut Packer,
     metadata: &mut Packer,
 ) -> wit::RowState {
-    let (state, text) = match &document {
-        Ok(Some(document)) => match document.metadata.write_to(&mut metadata.0.data) {
-            Ok(()) => (wit::RowState::Document, document.text.as_str()),
-            Err(reason) => (wit::RowState::Failed, reason),
-        },
+    let written = document.and_then(|document| match document {
+        Some(document) => document.metadata.write_to(&mut metadata.0.data).map(|()| Some(document.text)),
+        None => Ok(None),
+    });
+    let (state, text) = match &written {
+        Ok(Some(text)) => (wit::RowState::Document, text.as_str()),
         Ok(None) => (wit::RowState::Skipped, ""),
         Err(reason) => (wit::RowState::Failed, reason.as_str()),
     };

@@ -260,7 +260,7 @@ impl World {
             last = Some(end.key.clone());
             for stored in page {
                 let metadata = stored.metadata.0.iter().filter(|(name, _)| !name.starts_with('_'));
-                let metadata = metadata.map(|(name, value)| (name.clone(), json(value))).collect();
+                let metadata = metadata.map(|(name, value)| (name.to_string(), json(value))).collect();
                 all.insert(stored.key.clone(), (stored.data.unwrap(), metadata));
             }
         }

@@ -1,6 +1,7 @@
 //! What a table plugin makes of a row: a text to embed, and metadata to filter by.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A row's document.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,9 +11,9 @@ pub struct Document {
     pub metadata: Metadata,
 }
 
-/// Metadata by name, sorted: compared and hashed by value, never as the plugin's bytes.
+/// Metadata by name, sorted: compared and hashed by value, never as the plugin's bytes. Rows share the names.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Metadata(pub BTreeMap<String, MetadataValue>);
+pub struct Metadata(pub BTreeMap<Arc<str>, MetadataValue>);
 
 /// One metadata value. Numbers are finite.
 #[derive(Clone, Debug, PartialEq)]

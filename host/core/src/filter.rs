@@ -109,7 +109,7 @@ impl Node {
         match self {
             Self::And(nodes) => nodes.iter().all(|node| node.matches(metadata)),
             Self::Or(nodes) => nodes.iter().any(|node| node.matches(metadata)),
-            Self::Test { key, test } => test.passes(metadata.0.get(key)),
+            Self::Test { key, test } => test.passes(metadata.0.get(key.as_str())),
         }
     }
 }

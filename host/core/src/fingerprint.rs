@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn metadata_hashes_by_value() {
-        let with = |name: &str, value| Metadata([(name.to_owned(), value)].into());
+        let with = |name: &str, value| Metadata([(name.into(), value)].into());
         let text = |text: &str| MetadataValue::Text(text.to_owned());
         assert_ne!(hash_metadata(&with("a", text("bc"))), hash_metadata(&with("ab", text("c"))));
         assert_ne!(

@@ -208,7 +208,7 @@ fn check_metadata(
         }
         let start = json.len();
         write_entry(&mut json, name, value);
-        if !description.non_filterable_keys.contains(name) {
+        if !description.non_filterable_keys.iter().any(|key| **key == **name) {
             filterable_bytes += json.len() - start + usize::from(filterable_keys > 0);
             filterable_keys += 1;
         }
@@ -258,7 +258,7 @@ mod tests {
             key: RowKey::from_stored("movie_id=12"),
             data: data.to_vec(),
             metadata: Metadata(
-                metadata.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+                metadata.iter().map(|(name, value)| ((*name).into(), value.clone())).collect(),
             ),
         }
     }

@@ -119,7 +119,7 @@ mod tests {
     fn document(text: &str, year: f64) -> Document {
         Document {
             text: text.to_owned(),
-            metadata: Metadata([("year".to_owned(), MetadataValue::Number(year))].into()),
+            metadata: Metadata([("year".into(), MetadataValue::Number(year))].into()),
         }
     }
 
@@ -135,7 +135,7 @@ mod tests {
         StoredVector {
             key: "k".into(),
             data: Some(vec![1.0]),
-            metadata: Metadata([(FINGERPRINT_KEY.to_owned(), text)].into()),
+            metadata: Metadata([(FINGERPRINT_KEY.into(), text)].into()),
         }
     }
 

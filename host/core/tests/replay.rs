@@ -44,7 +44,7 @@ impl State {
 
     fn document(self) -> Option<Document> {
         let year = MetadataValue::Number(f64::from(u8::from(self == A2)));
-        let metadata = Metadata([("year".to_owned(), year)].into());
+        let metadata = Metadata([("year".into(), year)].into());
         self.text().map(|text| Document { text: text.to_owned(), metadata })
     }
 
@@ -185,7 +185,7 @@ fn stored(state: State) -> Option<StoredVector> {
         sequence_number: 1.into(),
     };
     let mut metadata = document.metadata;
-    metadata.0.insert(FINGERPRINT_KEY.to_owned(), MetadataValue::Text(fingerprint.to_text()));
+    metadata.0.insert(FINGERPRINT_KEY.into(), MetadataValue::Text(fingerprint.to_text()));
     Some(StoredVector { key: "r".into(), data: vector(state), metadata })
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
+use std::sync::Arc;
 
 use keyvector_core::document::{Metadata, MetadataKey, MetadataType, MetadataValue};
 use keyvector_core::text::acts;
@@ -17,7 +18,7 @@ const WHOLE_NUMBER_MAX: u64 = 1 << 53;
 
 /// The keys that a plugin declared, checked.
 #[derive(Debug)]
-pub(crate) struct Declared(BTreeMap<String, MetadataType>);
+pub(crate) struct Declared(BTreeMap<Arc<str>, MetadataType>);
 
 impl Declared {
     /// # Errors
@@ -40,7 +41,7 @@ impl Declared {
             if key.name.chars().any(acts) {
                 return Err(format!("metadata key {:?}: names may not hold control characters", key.name));
             }
-            if declared.insert(key.name.clone(), key.value_type).is_some() {
+            if declared.insert(key.name.as_str().into(), key.value_type).is_some() {
                 return Err(format!("metadata key {:?} twice", key.name));
             }
         }
@@ -79,7 +80,7 @@ impl Declared {
 struct Object<'a>(&'a Declared);
 
 impl<'de> Visitor<'de> for Object<'_> {
-    type Value = BTreeMap<String, MetadataValue>;
+    type Value = BTreeMap<Arc<str>, MetadataValue>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
@@ -89,11 +90,8 @@ impl<'de> Visitor<'de> for Object<'_> {
         let mut values = BTreeMap::new();
         // A null is absent, but its key is taken all the same.
         let mut nulls = Vec::new();
-        while let Some(name) = map.next_key::<String>()? {
-            let Some(&value_type) = self.0.0.get(&name) else {
-                return Err(A::Error::custom(format!("key {name:?} is not declared")));
-            };
-            let twice = |name| A::Error::custom(format!("key {name:?} comes twice"));
+        while let Some((name, value_type)) = map.next_key_seed(Name(self.0))? {
+            let twice = |name: &str| A::Error::custom(format!("key {name:?} comes twice"));
             let vacant = match values.entry(name) {
                 Entry::Occupied(taken) => return Err(twice(taken.key())),
                 Entry::Vacant(vacant) if nulls.contains(vacant.key()) => return Err(twice(vacant.key())),
@@ -105,6 +103,32 @@ impl<'de> Visitor<'de> for Object<'_> {
             }
         }
         Ok(values)
+    }
+}
+
+/// Reads a name: the declared one, which is shared, with its type.
+struct Name<'a>(&'a Declared);
+
+impl<'de> DeserializeSeed<'de> for Name<'_> {
+    type Value = (Arc<str>, MetadataType);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name<'_> {
+    type Value = (Arc<str>, MetadataType);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+        match self.0.0.get_key_value(name) {
+            Some((name, &value_type)) => Ok((Arc::clone(name), value_type)),
+            None => Err(E::custom(format!("key {name:?} is not declared"))),
+        }
     }
 }
 
@@ -255,7 +279,7 @@ mod tests {
             ("title", MetadataValue::Text("é\n".into())),
             ("year", MetadataValue::Number(1994.0)),
         ];
-        let expected = expected.map(|(name, value)| (name.to_owned(), value)).into();
+        let expected = expected.map(|(name, value)| (name.into(), value)).into();
         assert_eq!(metadata, Metadata(expected));
     }
 

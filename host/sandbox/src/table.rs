@@ -344,7 +344,11 @@ impl Batch for Rendering<'_> {
         }
         let cells = self.renderer.cells(self.question, rows.clone()).map_err(Failed::Ended)?;
         let rendered = call(&mut self.renderer.slot, &self.renderer.declared, rows.len(), cells, this)?;
-        self.rendered.extend(rendered);
+        if self.rendered.is_empty() {
+            self.rendered = rendered;
+        } else {
+            self.rendered.extend(rendered);
+        }
         Ok(())
     }
 

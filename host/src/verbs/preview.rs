@@ -226,9 +226,9 @@ impl Measured {
             shard: 0,
             sequence_number: SequenceNumber::from(u64::MAX),
         };
-        metadata.0.insert(FINGERPRINT_KEY.to_owned(), MetadataValue::Text(fingerprint.to_text()));
+        metadata.0.insert(FINGERPRINT_KEY.into(), MetadataValue::Text(fingerprint.to_text()));
         if let Ok(partition) = key.partition_part(schema) {
-            metadata.0.insert(PARTITION_KEY.to_owned(), MetadataValue::Text(partition_hash(&partition)));
+            metadata.0.insert(PARTITION_KEY.into(), MetadataValue::Text(partition_hash(&partition)));
         }
         self.metadata_bytes = metadata_json(&metadata).len();
         let non_filterable: Vec<String> = declared
@@ -238,7 +238,7 @@ impl Measured {
             .chain([FINGERPRINT_KEY.to_owned()])
             .collect();
         let mut filterable = metadata.clone();
-        filterable.0.retain(|name, _| !non_filterable.contains(name));
+        filterable.0.retain(|name, _| !non_filterable.iter().any(|key| **key == **name));
         self.filterable_bytes = metadata_json(&filterable).len();
         let description = IndexDescription {
             name: "preview".to_owned(),

@@ -66,7 +66,7 @@ fn is_own(name: &str) -> bool {
 /// The plugin's metadata as JSON.
 pub(super) fn metadata_object(metadata: &Metadata) -> Map<String, Value> {
     let plugins = metadata.0.iter().filter(|(name, _)| !is_own(name));
-    plugins.map(|(name, value)| (name.clone(), metadata_value(value))).collect()
+    plugins.map(|(name, value)| (name.to_string(), metadata_value(value))).collect()
 }
 
 fn metadata_value(value: &MetadataValue) -> Value {

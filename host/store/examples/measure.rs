@@ -193,7 +193,7 @@ fn vector(number: usize, random: &mut Random) -> Vector {
     Vector {
         key: key(number),
         data: random.vector(),
-        metadata: Metadata(metadata.map(|(name, value)| (name.to_owned(), value)).into()),
+        metadata: Metadata(metadata.map(|(name, value)| (name.into(), value)).into()),
     }
 }
 

@@ -140,7 +140,7 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_> {
         while let Some(name) = map.next_key_seed(NameVisitor { keys: self.keys })? {
             match name {
                 Some(name) => {
-                    metadata.0.insert(name, map.next_value()?);
+                    metadata.0.insert(name.into(), map.next_value()?);
                 }
                 None => {
                     map.next_value::<IgnoredAny>()?;
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     fn number(number: f64) -> String {
-        let json = metadata_json(&Metadata([("n".to_owned(), MetadataValue::Number(number))].into()));
+        let json = metadata_json(&Metadata([("n".into(), MetadataValue::Number(number))].into()));
         json.strip_prefix("{\"n\":").and_then(|rest| rest.strip_suffix('}')).unwrap().to_owned()
     }
 
@@ -300,12 +300,12 @@ mod tests {
     proptest! {
         #[test]
         fn json_reads_back(entries in prop::collection::btree_map(any::<String>(), values(), 0..6)) {
-            let metadata = Metadata(entries);
+            let metadata = Metadata(entries.into_iter().map(|(name, value)| (name.into(), value)).collect());
             let json = metadata_json(&metadata);
             prop_assert_eq!(parse_metadata(&json), Ok(metadata.clone()));
-            let some: Vec<&str> = metadata.0.keys().step_by(2).map(String::as_str).chain(["missing"]).collect();
+            let some: Vec<&str> = metadata.0.keys().step_by(2).map(|name| &**name).chain(["missing"]).collect();
             let mut part = metadata.clone();
-            part.0.retain(|name, _| some.contains(&name.as_str()));
+            part.0.retain(|name, _| some.contains(&&**name));
             prop_assert_eq!(parse_metadata_keys(&json, &some), Ok(part));
             // Another reader sees the same, and could not have spelt it shorter.
             let value: serde_json::Value = serde_json::from_str(&json).unwrap();

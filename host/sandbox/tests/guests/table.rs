@@ -112,8 +112,8 @@ tests_of_modes! {
         }
         let rendered = block_on(table.render(4, cells)).unwrap();
         let expected = [
-            ("tags".to_owned(), MetadataValue::TextList(vec!["a".to_owned()])),
-            ("year".to_owned(), MetadataValue::Number(1994.0)),
+            ("tags".into(), MetadataValue::TextList(vec!["a".to_owned()])),
+            ("year".into(), MetadataValue::Number(1994.0)),
         ];
         assert_eq!(metadata_of(&rendered[0]), Metadata(expected.into()));
         assert_eq!(metadata_of(&rendered[1]), Metadata::default());
@@ -130,7 +130,7 @@ tests_of_modes! {
         let answer = Answer::documents(&[("one", ""), ("zwei", r#"{"year":2}"#)]);
         let rendered = answer.render_in(&table);
         assert_eq!(texts_of(&rendered), ["one", "zwei"]);
-        assert_eq!(metadata_of(&rendered[1]), Metadata([("year".to_owned(), MetadataValue::Number(2.0))].into()));
+        assert_eq!(metadata_of(&rendered[1]), Metadata([("year".into(), MetadataValue::Number(2.0))].into()));
         assert_eq!(table.stats().restarts_total(), 0);
         // A cell that dictates nothing.
         let (class, _, attempts) = failure_of(&render_in(&table, &["no answer"]).unwrap()[0]);
@@ -283,7 +283,7 @@ tests_of_modes! {
         // Documents are stored as they are.
         assert_eq!(text_of(&rendered[4]), misbehave_modes::RUDE);
         let title = MetadataValue::Text("\u{1b}[31m\u{9b}2J\u{202e}".to_owned());
-        assert_eq!(metadata_of(&rendered[4]), Metadata([("title".to_owned(), title)].into()));
+        assert_eq!(metadata_of(&rendered[4]), Metadata([("title".into(), title)].into()));
     }
 
     "count-rows" what_depends_on_its_neighbours_is_found |mode| {

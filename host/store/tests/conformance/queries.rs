@@ -37,7 +37,7 @@ pub(crate) async fn nearest_first_and_ties_by_key(stores: &Stores) {
     put(&stores.films, &vectors).await;
     let hits = index.query(&question(&[2.0, 0.0], 10)).await.unwrap();
     assert_eq!(keys(&hits), ["near", "tie-a", "tie-b", "tie-c", "far"]);
-    assert_eq!(hits[0].metadata, Metadata([("note".to_owned(), note)].into()), "metadata come with a hit");
+    assert_eq!(hits[0].metadata, Metadata([("note".into(), note)].into()), "metadata come with a hit");
     for top_k in 1..=4 {
         let fewer = index.query(&question(&[2.0, 0.0], top_k)).await.unwrap();
         assert_eq!(fewer, hits[..top_k as usize], "a smaller top-k is the beginning of a larger");

@@ -23,7 +23,7 @@ pub(crate) fn vector(key: &str, data: &[f32]) -> Vector {
 }
 
 pub(crate) fn with(mut vector: Vector, name: &str, value: MetadataValue) -> Vector {
-    vector.metadata.0.insert(name.to_owned(), value);
+    vector.metadata.0.insert(name.into(), value);
     vector
 }
 
