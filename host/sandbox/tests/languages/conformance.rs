@@ -137,7 +137,7 @@ fn as_json(metadata: &Metadata) -> serde_json::Value {
             MetadataValue::TextList(texts) => texts.clone().into(),
             MetadataValue::NumberList(numbers) => numbers.clone().into(),
         };
-        (name.clone(), value)
+        (name.to_string(), value)
     });
     serde_json::Value::Object(members.collect())
 }
