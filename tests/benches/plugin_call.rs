@@ -1,5 +1,5 @@
 //! What a call into a table plugin costs, beside the same code without a boundary: nanoseconds a row, best of many, for
-//! the guests in `tests/guests/cost*`. `cargo xtask bench` builds them and runs this pinned to one core.
+//! the guests in `tests/guests/cost` and `tests/benches/guests`. `cargo xtask bench` builds them and runs this pinned to one core.
 //!
 //! *In the call* is all that happens on the plugin's thread, call after call: into the guest, its work, out again, and the
 //! host's checks of the answer. *Whole* is `TablePlugin::render` as the line awaits it, with the way to that thread
@@ -20,8 +20,8 @@ use keyvector_tests::line::plugin_file;
 use tokio::runtime::Runtime;
 
 const BATCHES: [u32; 4] = [1, 32, 256, 1000];
-const LANGUAGES: [(&str, &str); 4] =
-    [("Rust", "cost"), ("C", "cost-c"), ("Python", "cost-python"), ("JavaScript", "cost-js")];
+/// With the end of its guests' names. The one in Rust has all shapes, by configuration.
+const LANGUAGES: [(&str, &str); 4] = [("Rust", ""), ("C", "c"), ("Python", "python"), ("JavaScript", "js")];
 /// For each figure.
 const TIME: Duration = Duration::from_secs(1);
 /// Reading the clock does not count in a sample of this length.
@@ -84,21 +84,22 @@ impl Shape {
         cells
     }
 
-    fn config(&self) -> String {
-        format!("{{\"shape\":\"{}\"}}", self.name)
-    }
-
-    fn open(&self, engine: &Engine, guest: &str) -> Option<Open> {
-        let bytes = std::fs::read(plugin_file(guest)).ok()?;
-        let plugin = engine.load(guest, &bytes).expect("a guest of ours");
+    /// `None` where the guest was not built.
+    fn open(&self, engine: &Engine, language: &str) -> Option<Open> {
+        let (guest, config) = match language {
+            "" => ("cost".to_owned(), format!("{{\"shape\":\"{}\"}}", self.name)),
+            _ => (format!("cost-{}-{language}", self.name), "{}".to_owned()),
+        };
+        let bytes = std::fs::read(plugin_file(&guest)).ok()?;
+        let plugin = engine.load(&guest, &bytes).expect("a guest of ours");
         let column = |(name, cql_type): &(&str, &str)| ColumnInfo {
             name: (*name).to_owned(),
             cql_type: (*cql_type).to_owned(),
             kind: ColumnKind::Regular,
         };
         let columns: Vec<_> = self.columns.iter().map(column).collect();
-        let here = OnThisThread::open(&plugin, &self.config(), &columns).expect("it reads these columns");
-        let threaded = TablePlugin::open(&plugin, &self.config(), &columns).expect("it opens twice");
+        let here = OnThisThread::open(&plugin, &config, &columns).expect("it reads these columns");
+        let threaded = TablePlugin::open(&plugin, &config, &columns).expect("it opens twice");
         Some(Open { here, threaded })
     }
 }
@@ -192,12 +193,12 @@ fn main() {
         println!("{header}");
         row("native Rust", natives.map(|native| native.map(|native| (native, None))));
         let mut expected: Option<Vec<Rendered>> = None;
-        for (language, guest) in LANGUAGES {
+        for (language, suffix) in LANGUAGES {
             if !wanted(&LANGUAGES.map(|(language, _)| language), language) {
                 continue;
             }
-            let Some(mut open) = shape.open(&engine, guest) else {
-                missing.push(format!("{language}: no {guest}.wasm in plugins/dist"));
+            let Some(mut open) = shape.open(&engine, suffix) else {
+                missing.push(format!("{language}: cargo xtask bench builds it where its tools are"));
                 continue;
             };
             let documents = rendered(&runtime, &open.threaded, shape);

@@ -68,6 +68,14 @@ impl Language {
         })
     }
 
+    fn name(self) -> &'static str {
+        match self {
+            Self::Python => "python",
+            Self::JavaScript => "js",
+            Self::C => "c",
+        }
+    }
+
     /// The first program that is missing, with what to install.
     fn missing(self) -> Option<&'static str> {
         let (program, remedy) = match self {
@@ -105,6 +113,19 @@ pub(crate) fn build(options: &Options) -> Result<()> {
         let built = builds.map(|build| build.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         built.into_iter().collect()
     })
+}
+
+/// The guests of the benchmark in languages other than Rust.
+pub(crate) fn build_bench_guests() -> Result<()> {
+    let into = root().join("plugins/dist");
+    for language in Language::ALL {
+        for shape in ["light", "eight"] {
+            let name = format!("{shape}-{}", language.name());
+            let folder = root().join("tests/benches/guests").join(&name);
+            build_one(&format!("cost-{name}"), language, &folder, &into)?;
+        }
+    }
+    Ok(())
 }
 
 fn build_one(name: &str, language: Language, folder: &Path, into: &Path) -> Result<()> {

@@ -93,6 +93,7 @@ fn run(command: Command) -> Result<()> {
         Command::Check { no_skip } => check::run(no_skip),
         Command::Bench { arguments } => {
             plugins::build(&plugins::Options::default())?;
+            examples::build_bench_guests()?;
             // The plugin call is measured beside the guest's own code without a boundary.
             let mut native = step::cargo(&root().join("plugins"));
             native.args(["build", "--release", "--locked", "--package", "cost", "--example", "native"]);
@@ -115,7 +116,23 @@ fn run(command: Command) -> Result<()> {
             let mut run = step::on_one_core(step::cargo(&root()));
             bench(&mut run);
             run.arg("--").args(arguments);
-            step::run(run)
+            step::run(run)?;
+            let mut host = step::cargo(&root());
+            host.args(["build", "--release", "--locked", "--workspace", "--bin", "keyvector-host"]);
+            step::run(host)?;
+            let mut memory = step::cargo(&root());
+            memory.args([
+                "test",
+                "--release",
+                "--locked",
+                "--workspace",
+                "--test",
+                "memory",
+                "--",
+                "--nocapture",
+            ]);
+            memory.env("KEYVECTOR_MEMORY_CHANGES", "1000000");
+            step::run(memory)
         }
         Command::Setup => setup::run(),
     }
