@@ -209,12 +209,10 @@ fn main() {
             );
             let figures = inputs.each_ref().map(|(rows, cells)| measure(&runtime, &mut open, *rows, cells));
             let beside = |ns: f64, position: usize| Some((ns, natives[position].map(|native| ns / native)));
-            let both: [(&str, fn(&Figures) -> f64); 2] =
-                [("in the call", |figures| figures.in_call), ("whole", |figures| figures.whole)];
-            for (what, pick) in both {
-                let figures = std::array::from_fn(|at| beside(pick(&figures[at]), at));
-                row(&format!("{language}, {what}"), figures);
-            }
+            let in_call = std::array::from_fn(|at| beside(figures[at].in_call, at));
+            row(&format!("{language}, in the call"), in_call);
+            let whole = std::array::from_fn(|at| beside(figures[at].whole, at));
+            row(&format!("{language}, whole"), whole);
         }
     }
     if !Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins/target/release/examples/native").is_file() {
