@@ -25,7 +25,7 @@ enum Shape {
 
 pub enum Cost {
     Light(Light),
-    Eight(Eight),
+    Eight(Box<Eight>),
 }
 
 pub struct Light {
@@ -73,7 +73,7 @@ impl Table for Cost {
                 year: columns.column("year")?,
                 genre: columns.column("genre")?,
             }),
-            Shape::Eight => Self::Eight(Eight {
+            Shape::Eight => Self::Eight(Box::new(Eight {
                 id: columns.column("id")?,
                 title: columns.column("title")?,
                 year: columns.column("year")?,
@@ -82,7 +82,7 @@ impl Table for Cost {
                 votes: columns.column("votes")?,
                 seen: columns.column("seen")?,
                 plot: columns.column("plot")?,
-            }),
+            })),
         })
     }
 
