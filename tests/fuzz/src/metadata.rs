@@ -56,9 +56,9 @@ fn metadata(data: &[u8]) {
     assert_eq!(metadata_json(&again), json, "one value has one spelling");
     assert_eq!(hash_metadata(&again), hash_metadata(&metadata));
     // Half of the keys, read alone.
-    let keys: Vec<&str> = metadata.0.keys().step_by(2).map(String::as_str).collect();
+    let keys: Vec<&str> = metadata.0.keys().step_by(2).map(|name| &**name).collect();
     let mut half = metadata.clone();
-    half.0.retain(|name, _| keys.contains(&name.as_str()));
+    half.0.retain(|name, _| keys.contains(&&**name));
     assert_eq!(parse_metadata_keys(text, &keys), Ok(half));
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn any(input: &mut Input<'_>) -> Metadata {
             3 => MetadataValue::TextList((0..input.below(3)).map(|_| text(input)).collect()),
             _ => MetadataValue::NumberList((0..input.below(3)).map(|_| number(input)).collect()),
         };
-        (name, value)
+        (name.into(), value)
     });
     Metadata(entries.collect())
 }

@@ -216,9 +216,9 @@ fn check_document(info: &TableInfo, text: &str, json: &[u8], document: &Document
     let given: Map<String, Value> =
         if json.is_empty() { Map::new() } else { serde_json::from_slice(json).expect("an object was read") };
     for (name, value) in metadata {
-        let declared = info.metadata.iter().find(|key| key.name == *name);
+        let declared = info.metadata.iter().find(|key| *key.name == **name);
         let declared = declared.unwrap_or_else(|| panic!("{name:?} is not declared"));
-        let fits = match (declared.value_type, value, &given[name]) {
+        let fits = match (declared.value_type, value, &given[&**name]) {
             (MetadataType::Text, MetadataValue::Text(mine), Value::String(given)) => mine == given,
             (MetadataType::Boolean, MetadataValue::Boolean(mine), Value::Bool(given)) => mine == given,
             (MetadataType::Number, MetadataValue::Number(mine), given) => is_same_number(*mine, given),
@@ -233,7 +233,7 @@ fn check_document(info: &TableInfo, text: &str, json: &[u8], document: &Document
         };
         assert!(fits, "{name}: {value:?} of {given:?}");
     }
-    let kept = |(name, value): (&String, &Value)| value.is_null() != metadata.contains_key(name);
+    let kept = |(name, value): (&String, &Value)| value.is_null() != metadata.contains_key(name.as_str());
     assert!(given.iter().all(kept), "{given:?} became {metadata:?}");
 }
 
