@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use crate::change::SequenceNumber;
 use crate::index::{Hit, IndexDescription, IndexQuery, StoredVector, Vector};
 use crate::key::RowKey;
-use crate::lease::{Checkpoint, Fenced, Lease, Tenure};
+use crate::lease::{Applied, Checkpoint, Fenced, Lease, LeaseWrite, Tenure};
 use crate::letter::{Letter, LetterFilter, StoredLetter};
 use crate::row::Row;
 
@@ -37,7 +37,14 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// The lease table. All writes are conditional; a failed condition is an answer, not an error.
 #[async_trait]
 pub trait LeaseTable: Send + Sync {
+    /// All rows. They may be behind by a moment.
     async fn list(&self) -> Result<Vec<Lease>>;
+
+    /// One row as it is now.
+    async fn get(&self, lease_key: &str) -> Result<Option<Lease>>;
+
+    /// Does what [`LeaseWrite::apply`] says, in one step; `None`: the row did not meet the condition.
+    async fn write(&self, write: &LeaseWrite) -> Result<Option<Applied>>;
 
     /// Creates a lease without owner, counter 0. One that exists is left as it is.
     async fn create(
@@ -45,10 +52,25 @@ pub trait LeaseTable: Send + Sync {
         lease_key: &str,
         parent_shard_ids: &[String],
         checkpoint: &Checkpoint,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        let lease = Lease::new(lease_key, parent_shard_ids, checkpoint.clone());
+        self.write(&LeaseWrite::Create(lease)).await.map(drop)
+    }
 
     /// Takes the lease if owner and counter are still as `seen`; raises the counter. `None`: somebody was faster.
-    async fn take(&self, seen: &Lease, owner: &str) -> Result<Option<Tenure>>;
+    async fn take(&self, seen: &Lease, owner: &str) -> Result<Option<Tenure>> {
+        let take = LeaseWrite::Take {
+            lease_key: seen.lease_key.clone(),
+            seen_owner: seen.lease_owner.clone(),
+            seen_counter: seen.lease_counter,
+            by: owner.to_owned(),
+        };
+        Ok(self.write(&take).await?.map(|_| Tenure {
+            lease_key: seen.lease_key.clone(),
+            lease_owner: owner.to_owned(),
+            taken_at: seen.lease_counter + 1,
+        }))
+    }
 
     /// Renews, and with it writes the checkpoint if there is one, if the tenure holds and the counter is still
     /// `counter`. Gives the raised counter; `None`: the lease is lost.
@@ -57,10 +79,34 @@ pub trait LeaseTable: Send + Sync {
         tenure: &Tenure,
         counter: u64,
         checkpoint: Option<&Checkpoint>,
-    ) -> Result<Option<u64>>;
+    ) -> Result<Option<u64>> {
+        let renew = LeaseWrite::Renew {
+            tenure: tenure.clone(),
+            counter,
+            checkpoint: checkpoint.cloned(),
+            tip_at_ms: None,
+            decline: false,
+        };
+        Ok(self.write(&renew).await?.map(|_| counter + 1))
+    }
 
     /// Gives the lease up, with a last checkpoint if there is one.
-    async fn release(&self, tenure: &Tenure, checkpoint: Option<&Checkpoint>) -> Result<Fenced>;
+    async fn release(&self, tenure: &Tenure, checkpoint: Option<&Checkpoint>) -> Result<Fenced> {
+        while let Some(lease) = self.get(&tenure.lease_key).await?.filter(|lease| lease.holds(tenure)) {
+            let give_up = LeaseWrite::GiveUp {
+                tenure: tenure.clone(),
+                counter: lease.lease_counter,
+                checkpoint: checkpoint.cloned(),
+                to: None,
+                unsettled: false,
+            };
+            // Refused: the owner's own renewal came between.
+            if self.write(&give_up).await?.is_some() {
+                return Ok(Fenced::Written);
+            }
+        }
+        Ok(Fenced::Lost)
+    }
 }
 
 /// A vector index. Keys are whole row keys; puts and deletes are idempotent.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use keyvector_core::index::IndexLimits;
-use keyvector_core::lease::{Fenced, Tenure};
+use keyvector_core::lease::{Fenced, Lease, Tenure};
 use keyvector_core::letter::Letter;
 use keyvector_core::schema::TableSchema;
 
@@ -39,7 +39,7 @@ struct Contents {
 
 #[derive(Default)]
 struct Scope {
-    leases: BTreeMap<String, leases::Row>,
+    leases: BTreeMap<String, Lease>,
     items: BTreeMap<String, String>,
 }
 
@@ -105,7 +105,7 @@ impl MemoryScope {
             .scopes
             .get(&self.name)
             .and_then(|scope| scope.leases.get(&tenure.lease_key))
-            .is_some_and(|row| row.holds(tenure));
+            .is_some_and(|lease| lease.holds(tenure));
         if !holds {
             return Fenced::Lost;
         }

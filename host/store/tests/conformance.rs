@@ -129,7 +129,8 @@ on_both_stores! {
         the_same_owner_has_a_new_tenure_after_each_take,
         one_of_many_takers_wins,
         counters_beyond_any_store_are_never_equal,
-        every_fenced_write_is_refused_after_the_tenure;
+        every_fenced_write_is_refused_after_the_tenure,
+        every_write_does_what_the_contract_says;
     vectors:
         create_compares_what_exists,
         what_cannot_be_made_is_refused,

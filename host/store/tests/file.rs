@@ -146,6 +146,26 @@ fn another_format_is_refused_with_both_numbers() {
     assert_eq!(fs::read(&path).unwrap(), before, "it is left as it is");
 }
 
+#[tokio::test]
+async fn an_older_format_is_brought_up() {
+    let (_folder, path) = folder();
+    {
+        let store = open(&path).unwrap();
+        take(&store.table_scope("films"), "s", "a").await;
+    }
+    let older = Connection::open(&path).unwrap();
+    for column in ["wanted_by", "skip_before_ms", "unsettled", "tip_at_ms"] {
+        older.execute_batch(&format!("ALTER TABLE lease DROP COLUMN {column}")).unwrap();
+    }
+    older.pragma_update(None, "user_version", 1).unwrap();
+    drop(older);
+    let leases = open(&path).unwrap().table_scope("films").leases().list().await.unwrap();
+    assert_eq!((leases[0].lease_owner.as_deref(), leases[0].taken_at), (Some("a"), Some(1)));
+    let format: i32 =
+        Connection::open(&path).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
+    assert_eq!(format, STORE_FORMAT);
+}
+
 #[test]
 fn what_is_no_store_is_refused_and_left_alone() {
     let (folder, path) = folder();

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use keyvector_core::lease::{Checkpoint, Fenced, Lease, Tenure};
+use keyvector_core::lease::{Applied, Checkpoint, Lease, LeaseWrite};
 use keyvector_core::port::{Error, LeaseTable, Result};
-use rusqlite::params;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::TableScope;
 use super::connections::Failure;
@@ -22,6 +22,10 @@ impl SqliteLeases {
     }
 }
 
+const SELECT: &str =
+    "SELECT lease_key, lease_owner, lease_counter, taken_at, checkpoint, parent_shard_ids, wanted_by,
+    skip_before_ms, unsettled, tip_at_ms FROM lease WHERE scope = ?1";
+
 #[async_trait]
 impl LeaseTable for SqliteLeases {
     async fn list(&self) -> Result<Vec<Lease>> {
@@ -29,138 +33,103 @@ impl LeaseTable for SqliteLeases {
         self.scope
             .connections
             .read("list leases", move |connection| {
-                let mut statement = connection.prepare_cached(
-                    "SELECT lease_key, lease_owner, lease_counter, checkpoint, parent_shard_ids
-                     FROM lease WHERE scope = ?1 ORDER BY lease_key",
-                )?;
+                let mut statement = connection.prepare_cached(&format!("{SELECT} ORDER BY lease_key"))?;
                 let mut rows = statement.query([&*scope])?;
                 let mut leases = Vec::new();
                 while let Some(row) = rows.next()? {
-                    let parents: String = row.get(4)?;
-                    leases.push(Lease {
-                        lease_key: row.get(0)?,
-                        lease_owner: row.get(1)?,
-                        lease_counter: counter_from(row.get(2)?)?,
-                        checkpoint: Checkpoint::parse(
-                            row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?,
-                        ),
-                        parent_shard_ids: serde_json::from_str(&parents)
-                            .map_err(|error| damaged(&format!("parent shard ids: {error}")))?,
-                    });
+                    leases.push(read(row)?);
                 }
                 Ok(leases)
             })
             .await
     }
 
-    async fn create(
-        &self,
-        lease_key: &str,
-        parent_shard_ids: &[String],
-        checkpoint: &Checkpoint,
-    ) -> Result<()> {
-        let scope = Arc::clone(&self.scope.name);
-        let lease_key = lease_key.to_owned();
-        let checkpoint = checkpoint.as_str().to_owned();
-        let parents = serde_json::Value::from(parent_shard_ids).to_string();
+    async fn get(&self, lease_key: &str) -> Result<Option<Lease>> {
+        let (scope, lease_key) = (Arc::clone(&self.scope.name), lease_key.to_owned());
         self.scope
             .connections
-            .write_lease("create a lease", move |tx| {
-                tx.prepare_cached(
-                    "INSERT INTO lease (scope, lease_key, lease_counter, checkpoint, parent_shard_ids)
-                     VALUES (?1, ?2, 0, ?3, ?4) ON CONFLICT DO NOTHING",
-                )?
-                .execute(params![&*scope, lease_key, checkpoint, parents])?;
-                Ok(())
-            })
+            .read("read a lease", move |connection| find(connection, &scope, &lease_key))
             .await
     }
 
-    async fn take(&self, seen: &Lease, owner: &str) -> Result<Option<Tenure>> {
-        let Some(counter) = next_counter(seen.lease_counter) else { return Ok(None) };
-        let scope = Arc::clone(&self.scope.name);
-        let seen_owner = seen.lease_owner.clone();
-        let tenure = Tenure {
-            lease_key: seen.lease_key.clone(),
-            lease_owner: owner.to_owned(),
-            taken_at: seen.lease_counter + 1,
-        };
+    async fn write(&self, write: &LeaseWrite) -> Result<Option<Applied>> {
+        let (scope, write) = (Arc::clone(&self.scope.name), write.clone());
         self.scope
             .connections
-            .write_lease("take a lease", move |tx| {
-                let taken = tx
-                    .prepare_cached(
-                        "UPDATE lease SET lease_owner = ?1, lease_counter = ?2, taken_at = ?2
-                         WHERE scope = ?3 AND lease_key = ?4 AND lease_owner IS ?5 AND lease_counter = ?2 - 1",
-                    )?
-                    .execute(params![tenure.lease_owner, counter, &*scope, tenure.lease_key, seen_owner])?;
-                Ok((taken == 1).then_some(tenure))
-            })
-            .await
-    }
-
-    async fn renew(
-        &self,
-        tenure: &Tenure,
-        counter: u64,
-        checkpoint: Option<&Checkpoint>,
-    ) -> Result<Option<u64>> {
-        let (Some(raised), Ok(taken_at)) = (next_counter(counter), i64::try_from(tenure.taken_at)) else {
-            return Ok(None);
-        };
-        let scope = Arc::clone(&self.scope.name);
-        let tenure = tenure.clone();
-        let checkpoint = checkpoint.map(|checkpoint| checkpoint.as_str().to_owned());
-        self.scope
-            .connections
-            .write_lease("renew a lease", move |tx| {
-                let renewed = tx
-                    .prepare_cached(
-                        "UPDATE lease SET lease_counter = ?1, checkpoint = coalesce(?2, checkpoint)
-                         WHERE scope = ?3 AND lease_key = ?4 AND lease_owner = ?5 AND taken_at = ?6
-                         AND lease_counter = ?1 - 1",
-                    )?
-                    .execute(params![
-                        raised,
-                        checkpoint,
-                        &*scope,
-                        tenure.lease_key,
-                        tenure.lease_owner,
-                        taken_at
-                    ])?;
-                Ok((renewed == 1).then_some(counter + 1))
-            })
-            .await
-    }
-
-    async fn release(&self, tenure: &Tenure, checkpoint: Option<&Checkpoint>) -> Result<Fenced> {
-        let Ok(taken_at) = i64::try_from(tenure.taken_at) else { return Ok(Fenced::Lost) };
-        let scope = Arc::clone(&self.scope.name);
-        let tenure = tenure.clone();
-        let checkpoint = checkpoint.map(|checkpoint| checkpoint.as_str().to_owned());
-        self.scope
-            .connections
-            .write_lease("release a lease", move |tx| {
-                let released = tx
-                    .prepare_cached(
-                        "UPDATE lease SET lease_owner = NULL, taken_at = NULL, lease_counter = lease_counter + 1,
-                         checkpoint = coalesce(?1, checkpoint)
-                         WHERE scope = ?2 AND lease_key = ?3 AND lease_owner = ?4 AND taken_at = ?5",
-                    )?
-                    .execute(params![checkpoint, &*scope, tenure.lease_key, tenure.lease_owner, taken_at])?;
-                Ok(if released == 1 { Fenced::Written } else { Fenced::Lost })
+            .write_lease("write a lease", move |tx| {
+                let applied = write.apply(find(tx, &scope, write.lease_key())?.as_ref());
+                match &applied {
+                    Some(Applied::Row(lease)) => put(tx, &scope, lease)?,
+                    Some(Applied::Removed) => {
+                        tx.prepare_cached("DELETE FROM lease WHERE scope = ?1 AND lease_key = ?2")?
+                            .execute(params![&*scope, write.lease_key()])?;
+                    }
+                    None => {}
+                }
+                Ok(applied)
             })
             .await
     }
 }
 
-/// The counter one higher, as SQLite keeps it; `None` where no stored counter can be the one seen.
-fn next_counter(counter: u64) -> Option<i64> {
-    i64::try_from(counter).ok()?.checked_add(1)
+fn find(
+    connection: &Connection,
+    scope: &str,
+    lease_key: &str,
+) -> std::result::Result<Option<Lease>, Failure> {
+    connection
+        .prepare_cached(&format!("{SELECT} AND lease_key = ?2"))?
+        .query_row([scope, lease_key], |row| Ok(read(row)))
+        .optional()?
+        .transpose()
+}
+
+fn read(row: &Row<'_>) -> std::result::Result<Lease, Failure> {
+    let parents: String = row.get(5)?;
+    Ok(Lease {
+        lease_key: row.get(0)?,
+        lease_owner: row.get(1)?,
+        lease_counter: counter_from(row.get(2)?)?,
+        taken_at: row.get::<_, Option<i64>>(3)?.map(counter_from).transpose()?,
+        checkpoint: Checkpoint::parse(row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?),
+        parent_shard_ids: serde_json::from_str(&parents)
+            .map_err(|error| damaged(&format!("parent shard ids: {error}")))?,
+        wanted_by: row.get(6)?,
+        skip_before_ms: row.get(7)?,
+        unsettled: row.get(8)?,
+        tip_at_ms: row.get(9)?,
+    })
+}
+
+fn put(tx: &Transaction<'_>, scope: &str, lease: &Lease) -> std::result::Result<(), Failure> {
+    tx.prepare_cached(
+        "INSERT OR REPLACE INTO lease (scope, lease_key, lease_owner, lease_counter, taken_at, checkpoint,
+         parent_shard_ids, wanted_by, skip_before_ms, unsettled, tip_at_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    )?
+    .execute(params![
+        scope,
+        lease.lease_key,
+        lease.lease_owner,
+        counter_to(lease.lease_counter)?,
+        lease.taken_at.map(counter_to).transpose()?,
+        lease.checkpoint.as_str(),
+        serde_json::Value::from(lease.parent_shard_ids.as_slice()).to_string(),
+        lease.wanted_by,
+        lease.skip_before_ms,
+        lease.unsettled,
+        lease.tip_at_ms,
+    ])?;
+    Ok(())
 }
 
 fn counter_from(stored: i64) -> std::result::Result<u64, Failure> {
     u64::try_from(stored).map_err(|_| damaged("a lease counter below 0"))
+}
+
+/// [`LeaseWrite::apply`] raises no counter beyond what fits.
+fn counter_to(counter: u64) -> std::result::Result<i64, Failure> {
+    i64::try_from(counter).map_err(|_| damaged("a lease counter over 2^63"))
 }
 
 pub(super) fn damaged(what: &str) -> Failure {

@@ -14,12 +14,12 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use super::connections::{Connections, classify};
 use crate::StoreConfig;
 
-/// The number of the file's format, SQLite's `user_version`. Another one is refused.
-pub const STORE_FORMAT: i32 = 1;
+/// The number of the file's format, SQLite's `user_version`. An older one is brought up to it, a newer one refused.
+pub const STORE_FORMAT: i32 = 2;
 
 // What stands in the file has formats of its own: if one of them changes, so does the file's.
 const _: () = assert!(
-    STORE_FORMAT == 1 && KEY_FORMAT == 1 && FINGERPRINT_FORMAT == 1,
+    STORE_FORMAT == 2 && KEY_FORMAT == 1 && FINGERPRINT_FORMAT == 1,
     "raise STORE_FORMAT with the format of keys or fingerprints"
 );
 
@@ -39,6 +39,10 @@ CREATE TABLE lease (
     taken_at INTEGER,
     checkpoint TEXT NOT NULL,
     parent_shard_ids TEXT NOT NULL,
+    wanted_by TEXT,
+    skip_before_ms INTEGER,
+    unsettled INTEGER NOT NULL DEFAULT 0,
+    tip_at_ms INTEGER,
     PRIMARY KEY (scope, lease_key)
 ) STRICT, WITHOUT ROWID;
 
@@ -100,6 +104,14 @@ CREATE TABLE letter (
 ) STRICT;
 ";
 
+/// From format 1, whose leases had fewer columns.
+const FROM_FORMAT_1: &str = "
+ALTER TABLE lease ADD COLUMN wanted_by TEXT;
+ALTER TABLE lease ADD COLUMN skip_before_ms INTEGER;
+ALTER TABLE lease ADD COLUMN unsettled INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE lease ADD COLUMN tip_at_ms INTEGER;
+";
+
 pub(super) fn open(path: &Path, config: StoreConfig) -> Result<Connections> {
     let shown = path.display();
     // An absolute path cannot be taken for a `file:` URI, and survives a change of the working folder.
@@ -111,13 +123,19 @@ pub(super) fn open(path: &Path, config: StoreConfig) -> Result<Connections> {
     };
     let mut writer = named(connect(&path, &config))?;
     // Looked at before anything is changed: it may be somebody else's.
-    let fresh = is_fresh(&path, &mut writer)?;
+    let found = found_format(&path, &mut writer)?;
     make_private(&path)?;
-    if fresh {
-        initialise(&mut writer, config.busy_timeout)
-            .map_err(|error| classify(&path.display().to_string(), "make the store", &error))?;
-        // Two processes may have begun at once; only one has made the tables, and it may be of another release.
-        is_fresh(&path, &mut writer)?;
+    let made = |outcome: rusqlite::Result<()>| {
+        outcome.map_err(|error| classify(&path.display().to_string(), "make the store", &error))
+    };
+    match found {
+        Some(STORE_FORMAT) => {}
+        Some(_) => made(bring_up(&mut writer))?,
+        None => {
+            made(initialise(&mut writer, config.busy_timeout))?;
+            // Two processes may have begun at once; only one has made the tables, and it may be of another release.
+            found_format(&path, &mut writer)?;
+        }
     }
     let lease_writer = named(connect(&path, &config))?;
     // A checkpoint of the log is left to the ordinary writer, unless nothing but renewals happens for long.
@@ -241,8 +259,8 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Whether the file has nothing in it yet. Refuses a file that is not ours, or of another format.
-fn is_fresh(path: &Path, connection: &mut Connection) -> Result<bool> {
+/// The format of what is in the file; `None`: nothing yet. Refuses a file that is not ours, or of an unknown format.
+fn found_format(path: &Path, connection: &mut Connection) -> Result<Option<i32>> {
     let shown = path.display();
     let read = |connection: &mut Connection| -> rusqlite::Result<(i32, i32, i64)> {
         // One transaction: another process may be making the tables right now.
@@ -256,20 +274,32 @@ fn is_fresh(path: &Path, connection: &mut Connection) -> Result<bool> {
     let (application_id, format, items) =
         read(connection).map_err(|error| classify(&shown.to_string(), "open the store", &error))?;
     if (application_id, format, items) == (0, 0, 0) {
-        return Ok(true);
+        return Ok(None);
     }
     if application_id != APPLICATION_ID {
         return Err(Error::Fatal(format!(
             "the store {shown} is another application's SQLite file: name another file, it is left as it is"
         )));
     }
-    if format != STORE_FORMAT {
+    if !(1..=STORE_FORMAT).contains(&format) {
         return Err(Error::Fatal(format!(
             "the store {shown} has format {format}, this host knows format {STORE_FORMAT}: use the release that wrote \
              it, or name another store"
         )));
     }
-    Ok(false)
+    Ok(Some(format))
+}
+
+/// Brings an older file up to this format.
+fn bring_up(connection: &mut Connection) -> rusqlite::Result<()> {
+    let tx = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another process may have done it meanwhile.
+    let format: i32 = tx.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if format == 1 {
+        tx.execute_batch(FROM_FORMAT_1)?;
+        tx.pragma_update(None, "user_version", STORE_FORMAT)?;
+    }
+    tx.commit()
 }
 
 fn initialise(connection: &mut Connection, busy_timeout: Duration) -> rusqlite::Result<()> {
@@ -308,7 +338,7 @@ pub(super) fn delete(path: &Path) -> Result<()> {
     make_file(&path, false)?;
     let named = |error| classify(&shown.to_string(), "open the store", &error);
     let mut connection = connect(&path, &StoreConfig::default()).map_err(named)?;
-    is_fresh(&path, &mut connection)?;
+    found_format(&path, &mut connection)?;
     // Closing the last connection empties the log into the file and removes it.
     drop(connection);
     for path in [path.clone(), beside(&path, "-wal"), beside(&path, "-shm")] {

@@ -1,5 +1,7 @@
 use keyvector_core::change::SequenceNumber;
-use keyvector_core::lease::{Checkpoint, Fenced, Lease};
+use std::collections::BTreeMap;
+
+use keyvector_core::lease::{Applied, Checkpoint, Fenced, Lease, LeaseWrite, Tenure};
 
 use crate::{Stores, lease, letters, take, vectors};
 
@@ -7,13 +9,7 @@ pub(crate) async fn create_leaves_what_exists(stores: &Stores) {
     let leases = &stores.films.leases;
     let parents = ["p-1".to_owned(), "p \"2\"".to_owned()];
     leases.create("s", &parents, &Checkpoint::At("7".into())).await.unwrap();
-    let made = Lease {
-        lease_key: "s".into(),
-        lease_owner: None,
-        lease_counter: 0,
-        checkpoint: Checkpoint::At("7".into()),
-        parent_shard_ids: parents.to_vec(),
-    };
+    let made = Lease::new("s", &parents, Checkpoint::At("7".into()));
     assert_eq!(leases.list().await.unwrap(), std::slice::from_ref(&made));
     leases.create("s", &[], &Checkpoint::ShardEnd).await.unwrap();
     assert_eq!(leases.list().await.unwrap(), [made]);
@@ -166,4 +162,69 @@ pub(crate) async fn every_fenced_write_is_refused_after_the_tenure(stores: &Stor
     let kept = ports.index.list(None, 10, false).await.unwrap();
     assert_eq!(kept.iter().map(|vector| vector.key.as_str()).collect::<Vec<_>>(), ["k"]);
     assert!(ports.letters.list(&Default::default()).await.unwrap().is_empty());
+}
+
+/// A long random history, each answer and each row compared with the contract's own.
+pub(crate) async fn every_write_does_what_the_contract_says(stores: &Stores) {
+    let leases = &*stores.films.leases;
+    let mut rows = BTreeMap::new();
+    let mut random = 7_u64;
+    let mut pick = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % below
+    };
+    let mut accepted = [0; 8];
+    for _ in 0..3000 {
+        let lease_key = ["s", "t", "ü \"1\""][pick(3)].to_owned();
+        let host = |number: usize| ["a", "b", "former-owner"][number].to_owned();
+        let row: Option<&Lease> = rows.get(&lease_key);
+        let counter = row.map_or(0, |row| row.lease_counter).saturating_sub(u64::from(pick(8) == 0));
+        let owner = row.and_then(|row| row.lease_owner.clone());
+        let tenure = Tenure {
+            lease_key: lease_key.clone(),
+            lease_owner: if pick(8) == 0 { host(pick(3)) } else { owner.clone().unwrap_or_default() },
+            taken_at: row.and_then(|row| row.taken_at).unwrap_or(1).saturating_sub(u64::from(pick(8) == 0)),
+        };
+        let checkpoint =
+            [Checkpoint::TrimHorizon, Checkpoint::At("5".into()), Checkpoint::ShardEnd][pick(3)].clone();
+        let maybe = (pick(2) == 0).then(|| checkpoint.clone());
+        let kind = pick(8);
+        let write = match kind {
+            0 => LeaseWrite::Create(Lease {
+                lease_owner: (pick(2) == 0).then(|| host(2)),
+                skip_before_ms: (pick(2) == 0).then_some(-1_000),
+                ..Lease::new(&lease_key, &["p".to_owned()], checkpoint)
+            }),
+            1 => LeaseWrite::Take { lease_key, seen_owner: owner, seen_counter: counter, by: host(pick(2)) },
+            2 | 3 => LeaseWrite::Renew {
+                tenure,
+                counter,
+                checkpoint: maybe,
+                tip_at_ms: (kind == 2).then_some(1_700_000_000_123),
+                decline: pick(2) == 0,
+            },
+            4 => LeaseWrite::GiveUp {
+                tenure,
+                counter,
+                checkpoint: maybe,
+                to: (pick(2) == 0).then(|| host(pick(2))),
+                unsettled: pick(2) == 0,
+            },
+            5 => LeaseWrite::Want { lease_key, seen_owner: owner.unwrap_or_default(), by: host(pick(2)) },
+            6 => LeaseWrite::Remove { lease_key, counter },
+            _ => LeaseWrite::Reset { lease_key, seen_counter: counter, checkpoint },
+        };
+        let key = write.lease_key().to_owned();
+        let expected = write.apply(rows.get(&key));
+        assert_eq!(leases.write(&write).await.unwrap(), expected, "{write:?} on {:?}", rows.get(&key));
+        accepted[kind] += usize::from(expected.is_some());
+        match expected {
+            Some(Applied::Row(row)) => drop(rows.insert(key.clone(), row)),
+            Some(Applied::Removed) => drop(rows.remove(&key)),
+            None => {}
+        }
+        assert_eq!(leases.get(&key).await.unwrap(), rows.get(&key).cloned(), "{write:?}");
+    }
+    assert_eq!(leases.list().await.unwrap(), rows.into_values().collect::<Vec<_>>());
+    assert!(accepted.iter().all(|&count| count > 20), "{accepted:?}");
 }
