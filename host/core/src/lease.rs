@@ -323,6 +323,31 @@ mod tests {
         assert_eq!(give_up.apply(Some(&row(Some("a"), 8))), None);
     }
 
+    /// A take whose reply is lost is made again by the same host, which would otherwise believe that nothing is under way.
+    #[test]
+    fn what_is_unsettled_stays_so_until_an_owner_leaves_it_settled() {
+        let take = |row: &Lease| {
+            let (lease_key, seen_owner, seen_counter) =
+                ("s".into(), row.lease_owner.clone(), row.lease_counter);
+            applied(&LeaseWrite::Take { lease_key, seen_owner, seen_counter, by: "a".into() }, row).unwrap()
+        };
+        let taken = take(&take(&Lease { unsettled: true, ..row(None, 7) }));
+        assert!(taken.unsettled);
+        let tenure = Tenure { lease_key: "s".into(), lease_owner: "a".into(), taken_at: 9 };
+        let give_up = LeaseWrite::GiveUp {
+            tenure,
+            counter: 9,
+            checkpoint: None,
+            to: Some("b".into()),
+            unsettled: false,
+        };
+        let handed = applied(&give_up, &taken).unwrap();
+        assert_eq!(
+            (handed.lease_owner.as_deref(), handed.taken_at, handed.unsettled),
+            (Some("b"), None, false)
+        );
+    }
+
     #[test]
     fn only_finished_rows_are_removed() {
         let remove = LeaseWrite::Remove { lease_key: "s".into(), counter: 3 };
