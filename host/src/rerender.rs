@@ -130,19 +130,17 @@ pub async fn rerender_if_due(
         text,
         tally: Tally::default(),
     };
-    let result = work.run(due).await;
+    let result = match work.run(due).await {
+        Err(Interrupt::Broken(reason)) => work.halt(&reason).await.and(Err(Interrupt::Broken(reason))),
+        result => result,
+    };
     work.release_writes().await;
     counters.rerendering(None);
     stop.now.cancel();
     match result {
         Ok(()) => Ok(Rerendered::Done(work.tally)),
         Err(Interrupt::Outcome(outcome)) => Ok(Rerendered::Ended(outcome)),
-        Err(Interrupt::Broken(reason)) => {
-            let halt = state::to_json(&Halt::of(table, &reason));
-            table.state.put(&state::halt_key(&table.name), &halt).await?;
-            tracing::error!(table = table.name, "the table is halted");
-            Ok(Rerendered::Ended(Outcome::Halted(reason)))
-        }
+        Err(Interrupt::Broken(reason)) => Ok(Rerendered::Ended(Outcome::Halted(reason))),
         Err(Interrupt::Error(error)) => Err(error),
     }
 }
@@ -365,6 +363,16 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// Stops the table for every host, under this plugin and model. Held letters are not written.
+    async fn halt(&self, reason: &str) -> Step<()> {
+        let (key, halt) = (state::halt_key(&self.table.name), state::to_json(&Halt::of(self.table, reason)));
+        while let Err(error) = self.table.state.put(&key, &halt).await {
+            self.again(error).await?;
+        }
+        tracing::error!(table = self.table.name, "the table is halted");
+        Ok(())
+    }
+
     fn broken(&self) -> Interrupt {
         let classes: BTreeSet<&str> = self.held.iter().map(|letter| letter.class.as_str()).collect();
         Interrupt::Broken(format!(
@@ -398,7 +406,13 @@ impl Work<'_> {
         }
         let failed: BTreeSet<&str> =
             self.held.iter().filter_map(|letter| letter.key.as_ref()).map(|key| key.as_str()).collect();
-        let known = self.table.rows.scan(None, failed.len() + KNOWN_ROWS_TRIED, clock::now_ms()).await?;
+        let limit = failed.len() + KNOWN_ROWS_TRIED;
+        let known = loop {
+            match self.table.rows.scan(None, limit, clock::now_ms()).await {
+                Ok(known) => break known,
+                Err(error) => self.again(error).await?,
+            }
+        };
         for (_, row) in known.iter().filter(|(key, _)| !failed.contains(key.as_str())) {
             let rendered = render_row(self.table, row).await;
             let rendered = rendered.map_err(|broken| Interrupt::Broken(broken.to_string()))?;
@@ -419,10 +433,11 @@ impl Work<'_> {
                 Ok(false) => {
                     self.still_ours().await?;
                     // Ours after a reply that was lost, or of a host that has the lease by now.
-                    if self.table.state.get(&key).await?.as_ref() != Some(&text) {
-                        return Err(Interrupt::Outcome(Outcome::LeaseLost));
+                    match self.table.state.get(&key).await {
+                        Ok(stored) if stored.as_ref() == Some(&text) => break,
+                        Ok(_) => return Err(Interrupt::Outcome(Outcome::LeaseLost)),
+                        Err(error) => self.again(error).await?,
                     }
-                    break;
                 }
                 Err(error) => self.again(error).await?,
             }
