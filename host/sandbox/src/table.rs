@@ -12,7 +12,7 @@ use crate::blank::is_blank;
 use crate::guest::{Bounds, Guest, Stop, on_own_thread};
 use crate::isolate::{self, Batch, Broken, Failed, Try};
 use crate::load::Role;
-use crate::log::quoted;
+use crate::log::quoted_with_its_end;
 use crate::metadata::Declared;
 use crate::packed;
 use crate::plugin::Plugin;
@@ -423,7 +423,7 @@ fn read_documents(
 }
 
 fn failed(class: FailureClass, reason: String, this: Try) -> Rendered {
-    Rendered::Failed(RowFailure { class, reason: quoted(&reason), attempts: this.0 })
+    Rendered::Failed(RowFailure { class, reason: quoted_with_its_end(&reason), attempts: this.0 })
 }
 
 /// A plugin's reason for a row, in words whatever it sent.
