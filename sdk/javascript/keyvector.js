@@ -139,7 +139,7 @@ function render({ plugin, readers }, rows, cells) {
     try {
       const document = plugin.document(row);
       if (document === null) state = "skipped";
-      else [state, text, json] = ["document", document.text, metadataJson(document.metadata ?? {})];
+      else [state, text, json] = ["document", textOf(document), metadataJson(document.metadata ?? {})];
     } catch (error) {
       text = error instanceof Refused ? error.message : told(error);
     }
@@ -149,6 +149,12 @@ function render({ plugin, readers }, rows, cells) {
   }
   if (at !== cells.length) throw new Error(`the host sent ${cells.length} bytes, where ${rows} rows take ${at}`);
   return { states, texts: texts.packed(), metadata: metadata.packed() };
+}
+
+/** Whatever else `text` is would fail, or be cut without a word, only where the batch is packed. */
+function textOf({ text }) {
+  if (typeof text !== "string") throw new TypeError(`\`text\` is ${text === null ? "null" : typeof text}; a string is needed`);
+  return text;
 }
 
 /** A bug of the plugin, met by this row: what was thrown and where, `TypeError: … (year@plugin.js:31:9, …)`. */

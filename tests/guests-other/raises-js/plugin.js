@@ -16,6 +16,8 @@ class Raises {
         return recurse(0);
       case "column":
         return { text: row.get("title") };
+      case "no-text":
+        return { text: 7, metadata: {} };
       case "nan":
         return { text: "text", metadata: { score: NaN } };
       case "large":

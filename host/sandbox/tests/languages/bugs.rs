@@ -64,7 +64,7 @@ fn what_no_python_code_catches_is_the_end_of_the_reason() {
 #[test]
 fn java_script_errors_are_reasons() {
     let Some(plugin) = plugin("raises-js") else { return };
-    let failures = render(&plugin, &["raise", "text", "recurse", "column", "nan", "large"]);
+    let failures = render(&plugin, &["raise", "text", "recurse", "column", "nan", "large", "no-text"]);
     for failure in &failures {
         assert_eq!((failure.class, failure.attempts), (FailureClass::PluginRefused, 1), "{failure:?}");
     }
@@ -79,4 +79,5 @@ fn java_script_errors_are_reasons() {
         reasons[5],
         "metadata `score`: 9007199254740993 is beyond 2^53; declare the key as text and give it as text"
     );
+    assert!(reasons[6].starts_with("TypeError: `text` is number; a string is needed"), "{reasons:?}");
 }
