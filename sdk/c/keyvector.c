@@ -418,13 +418,18 @@ static bool read_config(table_plugin_string_t *config, char *error) {
   return is_read;
 }
 
+// The host takes UTF-8, and a reason that was cut may end within a character.
+static void refuse_setup(table_plugin_string_t *error, const char *reason) {
+  table_plugin_string_dup_n(error, reason, utf8_until((const uint8_t *)reason, strlen(reason)));
+}
+
 bool exports_keyvector_plugin_table_describe(table_plugin_string_t *config,
                                              exports_keyvector_plugin_table_table_info_t *info,
                                              table_plugin_string_t *error) {
   const kv_table *table = &keyvector_table;
   char reason[REASON_BYTES_MAX];
   if (!read_config(config, reason)) {
-    table_plugin_string_dup(error, reason);
+    refuse_setup(error, reason);
     return false;
   }
   info->reads.len = table->reads_count;
@@ -478,10 +483,7 @@ bool exports_keyvector_plugin_table_open(table_plugin_string_t *config,
   char reason[REASON_BYTES_MAX];
   bool is_open = read_config(config, reason) && take_columns(columns, reason);
   exports_keyvector_plugin_table_list_column_free(columns);
-  if (!is_open) {
-    size_t length = utf8_until((const uint8_t *)reason, strlen(reason));
-    table_plugin_string_dup_n(error, reason, length);
-  }
+  if (!is_open) refuse_setup(error, reason);
   return is_open;
 }
 
