@@ -76,17 +76,27 @@ impl Language {
         }
     }
 
-    /// The first program that is missing, with what to install.
+    /// What to install, where something is missing.
     fn missing(self) -> Option<&'static str> {
-        let (program, remedy) = match self {
-            Self::Python => ("python3", "python3 with venv (Debian: apt-get install python3-venv)"),
-            Self::JavaScript => ("npm", "Node.js 20 or newer with npm (Debian: apt-get install nodejs npm)"),
+        let (is_there, remedy) = match self {
+            Self::Python => (has_venv(), "python3 with venv (Debian: apt-get install python3-venv)"),
+            Self::JavaScript => (
+                step::find_program("npm").is_some(),
+                "Node.js 20 or newer with npm (Debian: apt-get install nodejs npm)",
+            ),
             Self::C => {
-                ("python3", "python3 with venv, by which zig comes (Debian: apt-get install python3-venv)")
+                (has_venv(), "python3 with venv, by which zig comes (Debian: apt-get install python3-venv)")
             }
         };
-        step::find_program(program).is_none().then_some(remedy)
+        (!is_there).then_some(remedy)
     }
+}
+
+/// Debian's python3 alone has half of it: without ensurepip no environment gets a pip.
+fn has_venv() -> bool {
+    let mut python = Command::new("python3");
+    python.args(["-c", "import venv, ensurepip"]);
+    python.output().is_ok_and(|done| done.status.success())
 }
 
 /// Builds what is out of date and copies what has changed.
