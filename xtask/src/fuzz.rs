@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::{plugins, root, step};
 
@@ -50,9 +50,22 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn run_random(options: &Options) -> Result<()> {
     plugins::build(&plugins::Options::default())?;
-    let mut test = step::cargo(&root());
-    test.args(["test", "--release", "--locked", "--workspace", "--test", "fuzz", "--", "--nocapture"]);
+    let targets = || {
+        let mut test = step::cargo(&root());
+        test.args(["test", "--release", "--locked", "--workspace", "--test", "fuzz", "--"]);
+        test
+    };
+    let mut test = targets();
+    test.arg("--nocapture");
     if let Some(target) = &options.target {
+        let mut list = targets();
+        list.arg("--list");
+        let list = step::output(list)?;
+        let names: Vec<_> = list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+        // The test runner calls it a success to run none.
+        if !names.contains(&target.as_str()) {
+            bail!("there is no fuzz target `{target}`; there are: {}", names.join(", "));
+        }
         test.args(["--exact", target]);
     }
     test.env("KEYVECTOR_FUZZ_SECONDS", options.seconds.to_string());

@@ -1,5 +1,6 @@
 //! The project's own commands: `cargo xtask --help`. CI runs these same steps, so what passes here passes there.
 
+mod bench;
 mod check;
 mod examples;
 mod frozen;
@@ -91,49 +92,7 @@ fn run(command: Command) -> Result<()> {
         Command::Test { no_skip } => test::run(no_skip),
         Command::Fuzz(options) => fuzz::run(&options),
         Command::Check { no_skip } => check::run(no_skip),
-        Command::Bench { arguments } => {
-            plugins::build(&plugins::Options::default())?;
-            examples::build_bench_guests()?;
-            // The plugin call is measured beside the guest's own code without a boundary.
-            let mut native = step::cargo(&root().join("plugins"));
-            native.args(["build", "--release", "--locked", "--package", "cost", "--example", "native"]);
-            step::run(native)?;
-            let bench = |program: &mut std::process::Command| {
-                program.args([
-                    "bench",
-                    "--locked",
-                    "--workspace",
-                    "--bench",
-                    "line",
-                    "--bench",
-                    "plugin_call",
-                ]);
-            };
-            let mut build = step::cargo(&root());
-            bench(&mut build);
-            build.arg("--no-run");
-            step::run(build)?;
-            let mut run = step::on_one_core(step::cargo(&root()));
-            bench(&mut run);
-            run.arg("--").args(arguments);
-            step::run(run)?;
-            let mut host = step::cargo(&root());
-            host.args(["build", "--release", "--locked", "--workspace", "--bin", "keyvector-host"]);
-            step::run(host)?;
-            let mut memory = step::cargo(&root());
-            memory.args([
-                "test",
-                "--release",
-                "--locked",
-                "--workspace",
-                "--test",
-                "memory",
-                "--",
-                "--nocapture",
-            ]);
-            memory.env("KEYVECTOR_MEMORY_CHANGES", "1000000");
-            step::run(memory)
-        }
+        Command::Bench { arguments } => bench::run(&arguments),
         Command::Setup => setup::run(),
     }
 }

@@ -6,20 +6,31 @@ use anyhow::{Result, bail};
 
 use crate::step;
 
+/// What the example plugins in Python and JavaScript are built with, by the program that shows that it is there.
+const LANGUAGE_PACKAGES: [(&str, &[&str]); 2] =
+    [("python3", &["python3", "python3-venv"]), ("npm", &["nodejs", "npm"])];
+
 /// Debian's compiler, cargo and standard library for WebAssembly: the second way to build plugins.
 pub(crate) const DEBIAN_PACKAGES: [&str; 3] = ["rustc-web", "cargo-web", "rust-web-src"];
 
 pub(crate) fn run() -> Result<()> {
     if step::find_program("apt-get").is_none() {
         eprintln!(
-            "there is no apt-get here. All that is needed: `rustup target add wasm32-unknown-unknown` \
-             (cargo xtask does it by itself)"
+            "there is no apt-get here. Needed: `rustup target add wasm32-unknown-unknown` (cargo xtask does it by \
+             itself), and for the example plugins in other languages python3 with venv, Node.js with npm, and a C \
+             compiler"
         );
         return Ok(());
     }
-    let missing: Vec<_> = DEBIAN_PACKAGES.into_iter().filter(|package| !is_installed(package)).collect();
+    let mut missing: Vec<_> = DEBIAN_PACKAGES.into_iter().filter(|package| !is_installed(package)).collect();
+    // However they were installed: a language that is here is left as it is.
+    for (program, packages) in LANGUAGE_PACKAGES {
+        if step::find_program(program).is_none() {
+            missing.extend(packages);
+        }
+    }
     if missing.is_empty() {
-        eprintln!("installed already: {}", DEBIAN_PACKAGES.join(", "));
+        eprintln!("installed already: {}, Python and Node.js", DEBIAN_PACKAGES.join(", "));
         return Ok(());
     }
     step::run(apt_get(&["update"])?)?;
