@@ -1,7 +1,7 @@
 //! The composition root: from a configuration to an open table, and to workers on its shards.
 //!
-//! A verb calls, in this order and as far as it needs: [`engine`], [`open_store`], [`open_table`], and [`follow`] to do
-//! the work. `query::query`, `drift::drift` and `verified::verified_write` take the open table.
+//! A verb calls, in this order and as far as it needs: [`engine`], [`open_store`], [`open_table`], or [`open_to_follow`]
+//! and [`follow`] to do the work. `query::query`, `drift::drift` and `verified::verified_write` take the open table.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use keyvector_core::fingerprint::hash_name;
 use keyvector_core::index::{FINGERPRINT_KEY, IndexDescription, IndexLimits};
 use keyvector_core::lease::{Checkpoint, Fenced};
-use keyvector_core::port::{self, State, VectorIndex};
+use keyvector_core::port::{self, State};
 use keyvector_core::schema::{ColumnKind, TableSchema};
 use keyvector_sandbox::{ColumnInfo, Engine, EngineConfig, OpenError, Plugin, TableInfo, TablePlugin};
 use keyvector_store::{Store, StoreConfig, TableScope};
@@ -35,16 +35,6 @@ use crate::worker::{Outcome, Stop, Worker};
 
 /// When the host stops, the batch at work gets this long to be finished and checkpointed.
 const FINISH_WITHIN: Duration = Duration::from_secs(10);
-
-/// What a verb does with a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Follow it: makes the index where there is none, claims the table for its plugin and configuration, and refuses a
-    /// halted one. `by_itself`: another plugin or configuration takes the table over without a higher revision.
-    Follow { by_itself: bool },
-    /// Ask or repair: the index has to be there.
-    Use,
-}
 
 /// The engine for all plugins of this host.
 pub fn engine(config: &Config) -> Result<Engine, Failure> {
@@ -191,13 +181,47 @@ pub fn index_description(
     }
 }
 
-/// Opens a table with everything that works on it.
-pub async fn open_table(
+/// Opens a table to ask or to repair: its index has to be there.
+pub async fn open_table(config: &Config, engine: &Engine, store: &Store) -> Result<Arc<Table>, Failure> {
+    let table = open_parts(config, engine, store).await?;
+    let name = &table.description.name;
+    match table.index.describe().await.map_err(port_failure)? {
+        None => {
+            let message = format!("the store {} has no index {name:?} yet", store.path().display());
+            return Err(
+                Failure::new(Code::BadConfig, message).next("keyvector-host --until-drained fills it")
+            );
+        }
+        Some(stored) if stored != table.description => {
+            table.index.create(&table.description).await.map_err(|error| other_index(&error))?;
+        }
+        Some(_) => {}
+    }
+    Ok(Arc::new(table))
+}
+
+/// Opens a table and its source to follow them: makes the index where there is none, claims the table for its plugin and
+/// configuration, and refuses a halted one. `by_itself`: another plugin or configuration takes the table over without a
+/// higher revision.
+pub async fn open_to_follow(
     config: &Config,
     engine: &Engine,
     store: &Store,
-    access: Access,
-) -> Result<Arc<Table>, Failure> {
+    by_itself: bool,
+) -> Result<(Arc<Table>, FileSource), Failure> {
+    let mut table = open_parts(config, engine, store).await?;
+    // What cannot work does not take the table over: the host that has it ends once it is claimed.
+    let source = open_source(config, &table.schema)?;
+    gap_of_another_source(&table, &source.shard_id()).await?;
+    table.index.create(&table.description).await.map_err(|error| other_index(&error))?;
+    table.rendering =
+        take_over::claim(table.state.as_ref(), &table.name, &table.rendering, by_itself).await?;
+    refuse_halted(&table).await?;
+    Ok((Arc::new(table), source))
+}
+
+/// A table with everything that works on it; writes neither index nor what renders the table.
+async fn open_parts(config: &Config, engine: &Engine, store: &Store) -> Result<Table, Failure> {
     let schema = Arc::new(read_schema(&config.table.source.schema)?);
     let described = describe_plugin(config, engine)?;
     let (plugin, reads) = open_plugin(&described, &schema)?;
@@ -205,33 +229,13 @@ pub async fn open_table(
     let description = index_description(config, &schema, &described.info, &embedder);
     let scope = scope(store, config);
     let index = scope.index(&config.table.index.name);
-    let mut rendering = rendering(config, &described);
-    if let Access::Follow { by_itself } = access {
-        // What cannot work does not take the table over.
-        index.create(&description).await.map_err(|error| other_index(&error))?;
-        rendering = take_over::claim(&scope.state(), &config.table.name, &rendering, by_itself).await?;
-    } else {
-        match index.describe().await.map_err(port_failure)? {
-            None => {
-                return Err(Failure::new(
-                    Code::BadConfig,
-                    format!("the store {} has no index {:?} yet", store.path().display(), description.name),
-                )
-                .next("keyvector-host --until-drained fills it"));
-            }
-            Some(stored) if stored != description => {
-                index.create(&description).await.map_err(|error| other_index(&error))?
-            }
-            Some(_) => {}
-        }
-    }
-    let table = Table {
+    Ok(Table {
         name: config.table.name.clone(),
         rows: Arc::new(scope.rows(&config.table.name, schema.clone())),
         schema,
         plugin,
         plugin_digest: described.plugin.digest().to_owned(),
-        rendering,
+        rendering: rendering(config, &described),
         reads,
         embedder,
         index: Arc::new(index),
@@ -242,11 +246,7 @@ pub async fn open_table(
         key_names: key_names(config, &scope).await?,
         state: Arc::new(scope.state()),
         policy: policy(config),
-    };
-    if matches!(access, Access::Follow { .. }) {
-        refuse_halted(&table).await?;
-    }
-    Ok(Arc::new(table))
+    })
 }
 
 fn policy(config: &Config) -> Policy {
@@ -351,7 +351,6 @@ async fn follow_shard(
     let times = LeaseTimes { failover: config.host.failover };
     let owner = format!("{}-{:08x}", std::process::id(), rand::rng().random::<u32>());
     let shard_id = source.shard_id();
-    gap_of_another_source(table, &shard_id).await?;
     loop {
         let taken = lease_keeper::acquire(table.leases.as_ref(), &shard_id, &owner, times, &stop.soon)
             .await

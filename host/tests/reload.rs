@@ -239,6 +239,37 @@ fn a_host_of_a_lower_revision_hands_over_and_cannot_come_back() {
 }
 
 #[test]
+fn a_host_that_cannot_start_takes_no_table_over() {
+    let (host, mut follow) = set_up();
+    follow.extend(["--table", "films", "--schema", "table.cql", "--on-gap", "stop"]);
+    let mut first = Running::start(&host, &with(&follow, &["-v"]));
+    until(&host, "the table is followed", |index| index.len() > 290);
+    std::fs::write(host.path("other.wasm"), plugin("movies")).unwrap();
+    host.write("another.jsonl", &format!("{}\n", film(1, "1999")));
+    let mut keys_only = film(1, "1999");
+    keys_only.as_object_mut().unwrap().remove("newImage");
+    host.write("keys.jsonl", &format!("{keys_only}\n"));
+    let refusals =
+        [("none.jsonl", "no file", 69), ("keys.jsonl", "KEYS_ONLY", 64), ("another.jsonl", "on_gap", 64)];
+    for (source, why, code) in refusals {
+        let mut flags = with(&follow, &["--revision", "2", "--until-drained"]);
+        (flags[1], flags[3]) = ("other.wasm", source);
+        let refused = host.run(&flags);
+        assert_eq!(refused.code, code, "{source}: {}", refused.stderr);
+        assert!(refused.stderr.contains(why), "{source}: {}", refused.stderr);
+    }
+    // Longer than a host takes to see that it was superseded.
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(first.child.try_wait().unwrap().is_none(), "{:#?}", first.ends());
+    append(&host, &film(8000, "2001"));
+    until(&host, "changes are followed", |index| index.contains_key("movie_id=8000&studio=Test%20%26%20Co"));
+    let check = host.run(&with(&["check"], &follow));
+    assert!(check.stdout.contains("revision 1 by own.wasm"), "{}", check.stdout);
+    assert_eq!(first.interrupt().0, Some(0));
+    assert_as_fresh(&host, "titles");
+}
+
+#[test]
 fn a_halted_table_waits_for_its_plugin_to_be_mended() {
     let (host, follow) = set_up();
     // `movies` refuses every row.

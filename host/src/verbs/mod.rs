@@ -8,7 +8,7 @@ use anyhow::Result;
 use keyvector_core::port::{self, State, VectorIndex};
 use keyvector_store::Store;
 
-use crate::app::{self, Access};
+use crate::app;
 use crate::cli::{Cli, DlqVerb, IndexVerb, KeysVerb, Options, PluginVerb, Verb};
 use crate::config::{Config, DEMO_STORE_FILE, Place, STORE_FILE};
 use crate::exit::{Code, Failure};
@@ -171,7 +171,7 @@ fn no_index(store: &Store, config: &Config) -> Failure {
 /// The table with everything that works on it, to ask or to repair.
 async fn open(config: &Config) -> Result<Arc<Table>, Failure> {
     let store = open_store(config)?;
-    app::open_table(config, &app::engine(config)?, &store, Access::Use).await
+    app::open_table(config, &app::engine(config)?, &store).await
 }
 
 /// An error behind a port, with what was tried.

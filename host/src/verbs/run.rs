@@ -12,7 +12,7 @@ use keyvector_store::Store;
 use tokio_util::sync::CancellationToken;
 
 use super::{dlq, port_failure, remember, typed};
-use crate::app::{self, Access};
+use crate::app;
 use crate::cli::{Cli, RunArgs};
 use crate::config::Config;
 use crate::counters::{Counted, Counters, Restarts};
@@ -93,8 +93,7 @@ pub(super) async fn follow(
     let engine: Engine = app::engine(config)?;
     let by_itself = takes_over_by_itself(&cli.run);
     let watched = if until_drained { None } else { file_to_watch(config, &cli.run)? };
-    let mut table = app::open_table(config, &engine, store, Access::Follow { by_itself }).await?;
-    let mut source = app::open_source(config, &table.schema)?;
+    let (mut table, mut source) = app::open_to_follow(config, &engine, store, by_itself).await?;
     if until_drained {
         // One look at the end of the file is enough.
         source.limits.wait = DRAINED_WAIT;
