@@ -46,6 +46,8 @@ class Row {
   }
 }
 
+const METADATA_TYPES = ["text", "number", "boolean", "text-list", "number-list"];
+
 /**
  * What the plugin's module has to export under the name `table`. `Table` is a class:
  *
@@ -62,7 +64,12 @@ export function exportTable(Table) {
   return {
     describe: refusable((config) => {
       const plugin = create(Table, config);
-      const metadata = plugin.metadata.map(({ name, type, filterable = true }) => ({ name, valueType: type, filterable }));
+      const metadata = plugin.metadata.map(({ name, type, filterable = true }) => {
+        if (!METADATA_TYPES.includes(type)) {
+          throw new Refused(`metadata key \`${name}\` is of the type ${type}; there are: ${METADATA_TYPES.join(", ")}`);
+        }
+        return { name, valueType: type, filterable };
+      });
       return { reads: Object.keys(plugin.reads), metadata };
     }),
     open: refusable((config, columns) => {

@@ -4,9 +4,16 @@ from wit_world.exports import table as wit  # isort: skip: what is missing outsi
 from componentize_py_types import Err
 from wit_world.imports.types import Packed
 
-from keyvector import Column, Refused, Table, parse_type
+from keyvector import Column, Key, Refused, Table, parse_type
 from keyvector.opened import Opened, Packer, create, opened
 
+_METADATA_TYPES = {
+    "text": wit.MetadataType.TEXT,
+    "number": wit.MetadataType.NUMBER,
+    "boolean": wit.MetadataType.BOOLEAN,
+    "text-list": wit.MetadataType.TEXT_LIST,
+    "number-list": wit.MetadataType.NUMBER_LIST,
+}
 _STATES = [wit.RowState.DOCUMENT, wit.RowState.SKIPPED, wit.RowState.FAILED]
 
 
@@ -17,12 +24,11 @@ def exported(table: type[Table]) -> type:
         _opened: Opened | None = None
 
         def describe(self, config: str) -> wit.TableInfo:
-            plugin = _refusable(lambda: create(table, config))
-            keys = [
-                wit.MetadataKey(key.name, wit.MetadataType[key.type.upper().replace("-", "_")], key.filterable)
-                for key in plugin.metadata
-            ]
-            return wit.TableInfo(list(plugin.reads), keys)
+            def info() -> wit.TableInfo:
+                plugin = create(table, config)
+                return wit.TableInfo(list(plugin.reads), [_metadata_key(key) for key in plugin.metadata])
+
+            return _refusable(info)
 
         def open(self, config: str, columns: list[wit.Column]) -> None:
             def column(given: wit.Column) -> Column:
@@ -36,6 +42,13 @@ def exported(table: type[Table]) -> type:
             return wit.Documents([_STATES[state] for state in states], _packed(texts), _packed(metadata))
 
     return Exported
+
+
+def _metadata_key(key: Key) -> wit.MetadataKey:
+    if key.type not in _METADATA_TYPES:
+        types = ", ".join(_METADATA_TYPES)
+        raise Refused(f"metadata key `{key.name}` is of the type {key.type!r}; there are: {types}")
+    return wit.MetadataKey(key.name, _METADATA_TYPES[key.type], key.filterable)
 
 
 def _packed(packer: Packer) -> Packed:
