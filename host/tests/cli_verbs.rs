@@ -218,6 +218,19 @@ fn plugins_are_inspected() {
     let pinned = format!("movies@sha256:{}", movies["sha256"].as_str().unwrap());
     host.run(&["plugin", "inspect", &pinned]).ok();
 
+    // The size limit is the configuration's.
+    host.write("large.wasm", &"no plugin".repeat(1000));
+    let small = "plugin_limits.plugin_size=2KiB";
+    let flagged = host.run(&["plugin", "inspect", "large.wasm", "--set", small]);
+    host.write(
+        "small.toml",
+        "[plugin_limits]\nplugin_size = \"2KiB\"\n[[table]]\nplugin = \"movies\"\n[table.source]\nfile = \"x.jsonl\"\n",
+    );
+    let configured = host.run(&["plugin", "inspect", "large.wasm", "--config", "small.toml"]);
+    for refused in [flagged, configured] {
+        assert_eq!(refused.code, 64, "{}", refused.stderr);
+        assert!(refused.stderr.contains("is larger than the 2 KiB"), "{}", refused.stderr);
+    }
     host.write("notes.wasm", "no plugin");
     let refused = host.run(&["plugin", "inspect", "notes.wasm"]);
     assert_eq!(refused.code, 64, "{}", refused.stderr);

@@ -4,23 +4,24 @@ use std::path::Path;
 
 use anyhow::Result;
 use keyvector_core::document::{MetadataKey, MetadataType};
-use keyvector_sandbox::{Engine, EngineConfig, LocalModel, Role, TablePlugin, plugin_api_versions};
+use keyvector_sandbox::{Engine, EngineConfig, Limits, LocalModel, Role, TablePlugin, plugin_api_versions};
 use serde_json::{Value, json};
 
 use super::show;
 use crate::cli::Options;
-use crate::config::{Config, Given, PluginRef, Setting, SettingValue, units};
+use crate::config::{Config, Given, Place, PluginRef, Setting, SettingValue, units};
 use crate::exit::{Code, Failure};
 use crate::shipped;
 
 pub(super) fn inspect(options: &Options, file: &str, as_program: bool) -> Result<()> {
     let wanted =
         PluginRef::parse(file, Path::new("")).map_err(|reason| Failure::new(Code::BadConfig, reason))?;
-    let found = shipped::find_plugin(&wanted, EngineConfig::default().limits.component_bytes_max)?;
-    let engine = Engine::new(EngineConfig::default()).map_err(|error| Failure::new(Code::Failed, error))?;
+    let (config, limits) = settings(options)?;
+    let found = shipped::find_plugin(&wanted, limits.component_bytes_max)?;
+    let engine = Engine::new(EngineConfig { limits, ..EngineConfig::default() })
+        .map_err(|error| Failure::new(Code::Failed, error))?;
     let plugin =
         engine.load(&found.name, &found.bytes).map_err(|error| Failure::new(Code::BadConfig, error))?;
-    let config = plugin_config(options)?;
 
     let mut parts = Vec::new();
     let mut add = |name: &'static str, value: Value| parts.push((name, value));
@@ -73,16 +74,24 @@ pub(super) fn inspect(options: &Options, file: &str, as_program: bool) -> Result
     Ok(())
 }
 
-/// What `--set table.plugin_config.…` says, else nothing.
-fn plugin_config(options: &Options) -> Result<String, Failure> {
-    let mut settings = options.given().settings;
-    settings.retain(|setting| setting.path.starts_with("table."));
+/// The plugin's configuration, which is what `--set table.plugin_config.…` says, else nothing; and the limits of the
+/// configuration file, if there is one, with what `--set plugin_limits.…` says.
+fn settings(options: &Options) -> Result<(String, Limits), Failure> {
+    let given = options.given();
+    let limits = match given.place(&[]) {
+        Place::File(file) => Some(Config::from_file(&file, &given)?.plugin_limits),
+        Place::Flags | Place::Store(_) | Place::Nowhere => None,
+    };
+    let mut settings = given.settings;
+    settings
+        .retain(|setting| setting.path.starts_with("table.") || setting.path.starts_with("plugin_limits."));
     // A whole configuration is read, so that what is said is checked as elsewhere; the rest of it is not used.
     for (path, value) in [("table.plugin", "inspected"), ("table.source.file", "none.jsonl")] {
         settings.push(Setting::new("--set", path, SettingValue::Text(value.to_owned())));
     }
     let config = Config::from_flags(&Given { file: None, settings })?;
-    Ok(Value::Object(config.table.plugin_config).to_string())
+    let limits = limits.unwrap_or(config.plugin_limits);
+    Ok((Value::Object(config.table.plugin_config).to_string(), limits))
 }
 
 fn metadata_key(key: &MetadataKey) -> Value {
