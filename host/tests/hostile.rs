@@ -302,7 +302,10 @@ fn files_that_are_no_plugins_are_refused_at_once() {
     let done = host.run(&[&["--plugin", "movies"][..], &source].concat());
     assert_eq!(done.code, 64, "{}", done.stderr);
     assert!(done.stderr.contains("that table shop.items does not have: it has id, text"), "{}", done.stderr);
-    assert!(
-        !path("keyvector.db").exists() || json_lines(&host.run(&["dlq", "list", "--json"]).stdout).is_empty()
-    );
+    // The store is there, since it is opened before the plugin; the refusals blamed no row of either table.
+    let films_source = ["--source", films("films.jsonl"), "--schema", films("table.cql")];
+    for source in [&source[..4], &films_source] {
+        let list = [&["dlq", "list", "--json", "--plugin", "movies"][..], source].concat();
+        assert_eq!(host.run(&list).ok(), "");
+    }
 }
