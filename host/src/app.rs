@@ -263,6 +263,10 @@ fn other_index(error: &port::Error) -> Failure {
     Failure::new(Code::BadConfig, error).next("name another index, or another store with --store")
 }
 
+fn state_failure(error: port::Error) -> Failure {
+    Failure::new(Code::of(&error), error)
+}
+
 fn port_failure(error: port::Error) -> Failure {
     Failure::new(Code::Unreachable, error)
 }
@@ -281,14 +285,16 @@ pub fn rendering(config: &Config, described: &Described) -> Rendering {
 /// A halt is of one revision, plugin and model: another one lifts it.
 pub async fn refuse_halted(table: &Table) -> Result<(), Failure> {
     let key = state::halt_key(&table.name);
-    let Some(halt) = state::read::<Halt>(table.state.as_ref(), &key).await.map_err(port_failure)? else {
+    let Some(halt) = state::read::<Halt>(table.state.as_ref(), &key).await.map_err(state_failure)? else {
         return Ok(());
     };
-    let same = halt.revision == table.rendering.revision
-        && halt.plugin_digest == table.plugin_digest
-        && halt.model_identity == table.embedder.info().identity;
-    if !same {
-        return table.state.remove(&key).await.map_err(port_failure);
+    let revision = table.rendering.revision;
+    if halt.revision > revision {
+        // Another host has taken the table over since it was claimed: its halt is not this host's to lift.
+        return Ok(());
+    }
+    if !halt.holds_for(revision, &table.plugin_digest, &table.embedder.info().identity) {
+        return table.state.remove(&key).await.map_err(state_failure);
     }
     Err(Failure::new(Code::PluginBroken, format!("table {} is halted: {}", table.name, halt.reason))
         .next("mend the plugin, or lift the halt with keyvector-host resume"))

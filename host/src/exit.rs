@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use keyvector_core::port;
 use keyvector_core::text::push_escaped;
 
 /// Exit codes. 0 is also done, 2 is wrong usage (clap's), the rest are here; `--help` lists them.
@@ -21,6 +22,16 @@ pub enum Code {
     Unreachable = 69,
     /// The plugin is broken.
     PluginBroken = 75,
+}
+
+impl Code {
+    /// Of an error behind a port: what may pass cannot be reached now.
+    pub fn of(error: &port::Error) -> Self {
+        match error {
+            port::Error::Transient { .. } => Self::Unreachable,
+            port::Error::Rejected(_) | port::Error::Fatal(_) => Self::Failed,
+        }
+    }
 }
 
 impl From<Code> for ExitCode {

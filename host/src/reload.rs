@@ -15,6 +15,7 @@ use crate::exit::{Code, Failure, one_line};
 use crate::progress::say_above;
 use crate::shipped;
 use crate::source::file::FileSource;
+use crate::state::Rendering;
 use crate::table::Table;
 use crate::take_over;
 use crate::worker::{Outcome, Stop};
@@ -58,6 +59,7 @@ pub async fn follow(
                 ));
                 tokio::select! {
                     () = host.stop.soon.cancelled() => return Ok(Outcome::Halted(reason)),
+                    by = take_over::taken_over(table) => return Ok(Outcome::Superseded(by)),
                     next = file.next(host, table) => Box::new(next),
                 }
             }
@@ -66,8 +68,16 @@ pub async fn follow(
         if host.stop.soon.is_cancelled() {
             return Ok(Outcome::Stopped);
         }
-        restarts.add(&table.plugin.stats());
-        *table = swap(host, table, *next).await?;
+        let before = table.plugin.stats();
+        let swapped = tokio::select! {
+            () = host.stop.soon.cancelled() => return Ok(Outcome::Stopped),
+            swapped = swap(host, table, *next) => swapped?,
+        };
+        match swapped {
+            Ok(swapped) => *table = swapped,
+            Err(by) => return Ok(Outcome::Superseded(by)),
+        }
+        restarts.add(&before);
         lead = format!("{} changed", file.name());
     }
 }
@@ -110,14 +120,19 @@ async fn round(
     Ok(ended)
 }
 
-/// The store learns of the new plugin, and that the whole table is to be rendered again, before anything is.
-async fn swap(host: &Host<'_>, table: &Table, next: Next) -> Result<Arc<Table>, Failure> {
+/// The store learns of the new plugin, and that the whole table is to be rendered again, before anything is. `Err` in the
+/// `Ok`: another host has taken the table over since.
+async fn swap(host: &Host<'_>, table: &Table, next: Next) -> Result<Result<Arc<Table>, Rendering>, Failure> {
     let wanted = app::rendering(host.config, &next.described);
-    let rendering = take_over::claim(table.state.as_ref(), &table.name, &wanted, true).await?;
+    let claimed = take_over::claim_from(table.state.as_ref(), &table.name, &table.rendering, &wanted).await?;
+    let rendering = match claimed {
+        Ok(rendering) => rendering,
+        Err(by) => return Ok(Err(by)),
+    };
     tracing::info!(table = table.name, revision = rendering.revision, "another plugin takes over");
     let table = table.under(next.plugin, next.described.plugin.digest(), next.reads, rendering);
     app::refuse_halted(&table).await?;
-    Ok(Arc::new(table))
+    Ok(Ok(Arc::new(table)))
 }
 
 /// A plugin's file, looked at again and again.

@@ -365,8 +365,8 @@ impl Work<'_> {
 
     /// Stops the table for every host, under this plugin and model. Held letters are not written.
     async fn halt(&self, reason: &str) -> Step<()> {
-        let (key, halt) = (state::halt_key(&self.table.name), state::to_json(&Halt::of(self.table, reason)));
-        while let Err(error) = self.table.state.put(&key, &halt).await {
+        let halt = Halt::of(self.table, reason);
+        while let Err(error) = state::halt(self.table.state.as_ref(), &self.table.name, &halt).await {
             self.again(error).await?;
         }
         tracing::error!(table = self.table.name, "the table is halted");

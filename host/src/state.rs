@@ -102,6 +102,32 @@ impl Halt {
             at_ms: clock::now_ms(),
         }
     }
+
+    /// Whether it holds for this revision, plugin and model: another one lifts it.
+    pub fn holds_for(&self, revision: u32, plugin_digest: &str, model_identity: &str) -> bool {
+        self.revision == revision
+            && self.plugin_digest == plugin_digest
+            && self.model_identity == model_identity
+    }
+}
+
+/// Halts the table, unless a halt of a higher revision stands there: that one is of whoever took the table over, and is
+/// not this host's to replace.
+///
+/// # Errors
+/// What the state says. Passing errors are not tried again here.
+pub async fn halt(items: &dyn State, table: &str, halt: &Halt) -> port::Result<()> {
+    let key = halt_key(table);
+    loop {
+        let (stored, text) = read_with_text::<Halt>(items, &key).await?.unzip();
+        if stored.is_some_and(|stored| stored.revision > halt.revision) {
+            return Ok(());
+        }
+        // Whoever lost a race looks again.
+        if items.put_if(&key, text.as_deref(), &to_json(halt)).await? {
+            return Ok(());
+        }
+    }
 }
 
 pub fn halt_key(table: &str) -> String {
@@ -159,4 +185,42 @@ pub async fn read_with_text<T: DeserializeOwned>(
     }
     let numbered = serde_json::from_value::<Numbered<T>>(value).map_err(unreadable)?;
     Ok(Some((numbered.item, text)))
+}
+
+#[cfg(test)]
+mod tests {
+    use keyvector_store::{Store, StoreConfig};
+
+    use super::*;
+
+    fn of(revision: u32, reason: &str) -> Halt {
+        Halt {
+            revision,
+            plugin_digest: "d".into(),
+            model_identity: "m".into(),
+            reason: reason.into(),
+            at_ms: 1,
+        }
+    }
+
+    #[test]
+    fn a_halt_holds_for_one_revision_plugin_and_model() {
+        let halt = of(2, "broken");
+        assert!(halt.holds_for(2, "d", "m"));
+        assert!(!halt.holds_for(3, "d", "m"));
+        assert!(!halt.holds_for(2, "other", "m"));
+        assert!(!halt.holds_for(2, "d", "other"));
+    }
+
+    #[tokio::test]
+    async fn a_halt_of_a_higher_revision_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = StoreConfig { create: true, ..StoreConfig::default() };
+        let items = Store::open(folder.path().join("x.db"), config).unwrap().table_scope("t").state();
+        for (revision, stands) in [(1, 1), (3, 3), (2, 3), (3, 3), (4, 4)] {
+            halt(&items, "t", &of(revision, "broken")).await.unwrap();
+            let stored = read::<Halt>(&items, &halt_key("t")).await.unwrap();
+            assert_eq!(stored, Some(of(stands, "broken")));
+        }
+    }
 }

@@ -14,6 +14,7 @@ use crate::clock;
 use crate::exit::{Code, Failure};
 use crate::state::{self, Rendering, Rerender, rendering_key};
 use crate::table::Table;
+use crate::worker::Backoff;
 
 /// How often a host looks whether it was superseded.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -69,34 +70,90 @@ pub fn decide(stored: Option<&Rendering>, wanted: &Rendering, by_itself: bool, n
 /// Makes this host's plugin and configuration the ones that render the table, if it may; what it then works under.
 ///
 /// # Errors
-/// It may not: in words, with the ways on.
+/// It may not: in words, with the ways on. What passes is tried again until it has.
 pub async fn claim(
     items: &dyn State,
     table: &str,
     wanted: &Rendering,
     by_itself: bool,
 ) -> Result<Rendering, Failure> {
-    let key = rendering_key(table);
+    let decide = |stored: Option<&Rendering>| decide(stored, wanted, by_itself, clock::now_ms());
+    match claim_by(items, table, decide).await? {
+        Claimed::Ours(rendering) => Ok(rendering),
+        Claimed::Refused(stored) => Err(refused(table, &stored)),
+        Claimed::Superseded(by) => Err(superseded(table, wanted.revision, &by)),
+    }
+}
+
+/// The same by itself for a host at work whose plugin's file holds another now. `Err` in the `Ok`: another host has taken
+/// the table over from `former` meanwhile, and has it.
+///
+/// # Errors
+/// What the state says, but for what passes.
+pub async fn claim_from(
+    items: &dyn State,
+    table: &str,
+    former: &Rendering,
+    wanted: &Rendering,
+) -> Result<Result<Rendering, Rendering>, Failure> {
+    let decide = |stored: Option<&Rendering>| match stored {
+        // The wanted plugin itself: of a write whose reply was lost, or of a host that watches the same file.
+        Some(stored) if !stored.is_same(former) && stored.render_id != wanted.render_id => {
+            Decision::Superseded { by: stored.clone() }
+        }
+        stored => decide(stored, wanted, true, clock::now_ms()),
+    };
+    Ok(match claim_by(items, table, decide).await? {
+        Claimed::Ours(rendering) => Ok(rendering),
+        Claimed::Refused(by) | Claimed::Superseded(by) => Err(by),
+    })
+}
+
+enum Claimed {
+    Ours(Rendering),
+    Refused(Rendering),
+    Superseded(Rendering),
+}
+
+async fn claim_by(
+    items: &dyn State,
+    table: &str,
+    decide: impl Fn(Option<&Rendering>) -> Decision,
+) -> Result<Claimed, Failure> {
+    let mut backoff = Backoff::new();
     loop {
-        let stored = state::read_with_text::<Rendering>(items, &key).await.map_err(unreachable)?;
-        let (stored, text) = stored.unzip();
-        match decide(stored.as_ref(), wanted, by_itself, clock::now_ms()) {
-            Decision::Known(rendering) => return Ok(rendering),
-            Decision::Write(rendering) => {
-                let item = state::to_json(&rendering);
-                // Of two that come at once the slower one looks again.
-                if items.put_if(&key, text.as_deref(), &item).await.map_err(unreachable)? {
-                    return Ok(rendering);
-                }
+        match try_claim(items, table, &decide).await {
+            Ok(Some(claimed)) => return Ok(claimed),
+            // Of two that come at once the slower one looks again.
+            Ok(None) => {}
+            Err(port::Error::Transient { message, retry_after }) => {
+                tracing::warn!(table, error = message, "claiming the table failed, trying again");
+                tokio::time::sleep(retry_after.unwrap_or_else(|| backoff.next())).await;
             }
-            Decision::Refused { stored } => return Err(refused(table, &stored)),
-            Decision::Superseded { by } => return Err(superseded(table, wanted.revision, &by)),
+            Err(error) => {
+                let code = Code::of(&error);
+                return Err(Failure::new(code, format!("claim table {table}: {error}")));
+            }
         }
     }
 }
 
-fn unreachable(error: port::Error) -> Failure {
-    Failure::new(Code::Unreachable, error)
+async fn try_claim(
+    items: &dyn State,
+    table: &str,
+    decide: impl Fn(Option<&Rendering>) -> Decision,
+) -> port::Result<Option<Claimed>> {
+    let key = rendering_key(table);
+    let (stored, text) = state::read_with_text::<Rendering>(items, &key).await?.unzip();
+    Ok(match decide(stored.as_ref()) {
+        Decision::Known(rendering) => Some(Claimed::Ours(rendering)),
+        Decision::Write(rendering) => items
+            .put_if(&key, text.as_deref(), &state::to_json(&rendering))
+            .await?
+            .then_some(Claimed::Ours(rendering)),
+        Decision::Refused { stored } => Some(Claimed::Refused(stored)),
+        Decision::Superseded { by } => Some(Claimed::Superseded(by)),
+    })
 }
 
 /// Two things under one revision.
@@ -148,7 +205,8 @@ pub async fn until_superseded<T>(
     (work.await, Some(by))
 }
 
-async fn taken_over(table: &Table) -> Rendering {
+/// Waits until the table has been taken over.
+pub async fn taken_over(table: &Table) -> Rendering {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         match superseded_by(table).await {
@@ -162,6 +220,8 @@ async fn taken_over(table: &Table) -> Rendering {
 
 #[cfg(test)]
 mod tests {
+    use keyvector_store::{Store, StoreConfig};
+
     use super::*;
 
     fn rendering(revision: u32, render_id: &str) -> Rendering {
@@ -193,6 +253,33 @@ mod tests {
         assert_eq!(of(4, "b", false), Decision::Superseded { by: stored.clone() });
         assert_eq!(of(5, "b", true), taken_over(6, "b"));
         assert_eq!(of(1, "b", true), taken_over(6, "b"));
+    }
+
+    #[tokio::test]
+    async fn a_host_at_work_does_not_overrule_one_that_took_over_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = StoreConfig { create: true, ..StoreConfig::default() };
+        let items = Store::open(folder.path().join("x.db"), config).unwrap().table_scope("t").state();
+        let first = claim(&items, "t", &rendering(1, "a"), false).await.unwrap();
+        let second = claim_from(&items, "t", &first, &rendering(1, "b")).await.unwrap().unwrap();
+        assert_eq!((second.revision, second.render_id.as_str()), (2, "b"));
+        let again = claim_from(&items, "t", &first, &rendering(1, "b")).await.unwrap();
+        assert_eq!(again, Ok(second.clone()), "the reply was lost");
+        let other = claim(&items, "t", &rendering(3, "c"), false).await.unwrap();
+        assert_eq!(claim_from(&items, "t", &second, &rendering(1, "d")).await.unwrap(), Err(other.clone()));
+        let stored = state::read::<Rendering>(&items, &rendering_key("t")).await.unwrap();
+        assert_eq!(stored, Some(other));
+    }
+
+    #[tokio::test]
+    async fn an_item_of_another_format_is_a_failure_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = StoreConfig { create: true, ..StoreConfig::default() };
+        let items = Store::open(folder.path().join("x.db"), config).unwrap().table_scope("t").state();
+        items.put(&rendering_key("t"), r#"{"format":99}"#).await.unwrap();
+        let failure = claim(&items, "t", &rendering(1, "a"), false).await.unwrap_err();
+        assert_eq!(failure.code, Code::Failed, "{failure}");
+        assert!(failure.message.contains("format 99"), "{failure}");
     }
 
     #[test]

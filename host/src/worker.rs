@@ -30,6 +30,7 @@ mod durable;
 mod set_aside;
 mod sort;
 
+pub(crate) use durable::Backoff;
 pub(crate) use sort::letter;
 use sort::{Sorted, sort};
 

@@ -296,6 +296,25 @@ fn a_halted_table_waits_for_its_plugin_to_be_mended() {
 }
 
 #[test]
+fn a_halted_host_that_waits_for_its_plugin_ends_once_the_table_is_taken_over() {
+    let (host, follow) = set_up();
+    let lines: String = (1..=20).map(|id| format!("{}\n", film(id, "-1"))).collect();
+    host.write("films.jsonl", &lines);
+    std::fs::write(host.path("own.wasm"), plugin("movies")).unwrap();
+    std::fs::write(host.path("other.wasm"), plugin("titles")).unwrap();
+    let follow = with(&follow, &["--poison-run-max", "10"]);
+    let mut waiting = Running::start(&host, &with(&follow, &["--reload"]));
+    waiting.until("waiting for own.wasm to change");
+    let mut other = with(&follow, &["--revision", "2", "--until-drained"]);
+    other[1] = "other.wasm";
+    host.run(&other).ok();
+    waiting.until("superseded by revision 2 (other.wasm)");
+    let (code, heard) = waiting.ends();
+    assert_eq!(code, Some(0), "{heard:#?}");
+    assert_as_fresh(&host, "titles");
+}
+
+#[test]
 fn two_tables_in_one_store_halt_and_are_taken_over_each_for_itself() {
     let (host, follow) = set_up();
     let lines: String = (1..=20).map(|id| format!("{}\n", film(id, "-1"))).collect();
@@ -354,6 +373,7 @@ fn killed_while_a_file_is_taken_over_the_next_start_goes_on() {
     let follow = with(&follow, &["--batch", "8", "--reload"]);
     let drain = with(&follow, &["--until-drained"]);
     host.run(&drain).ok();
+    let mut in_between = 0;
     for (kill, name) in ["movies", "titles", "movies", "titles", "movies"].into_iter().enumerate() {
         let mut running = Running::start(&host, &follow);
         running.until("following");
@@ -362,9 +382,12 @@ fn killed_while_a_file_is_taken_over_the_next_start_goes_on() {
         std::thread::sleep(Duration::from_millis(800 + 200 * kill as u64));
         running.child.kill().unwrap();
         running.child.wait().unwrap();
-        host.run(&drain).ok();
+        let next = host.run(&drain);
+        assert_eq!(next.code, 0, "{}", next.stderr);
+        in_between += u32::from(next.stderr.contains("goes on being rendered again"));
         assert_as_fresh(&host, name);
     }
+    assert!(in_between >= 1, "no kill met a host that rendered again");
 }
 
 #[test]

@@ -183,7 +183,14 @@ async fn store(
     let halt = state::read::<Halt>(&scope.state(), &state::halt_key(&config.table.name)).await;
     if let Some(halt) = halt.map_err(|error| port_failure("read the state", error))? {
         let (name, reason) = (&config.table.name, show::one_line(&halt.reason));
-        let lifted = rendering.is_some_and(|rendering| rendering.revision != halt.revision);
+        // A model that cannot be opened lifts nothing.
+        let model = description.map_or(&halt.model_identity, |description| &description.model_identity);
+        let lifted = match (rendering, described) {
+            (Some(rendering), Some(described)) => {
+                !halt.holds_for(rendering.revision, described.plugin.digest(), model)
+            }
+            _ => false,
+        };
         let found = match lifted {
             true => {
                 Ok(((), format!("{name} is halted, which another plugin or configuration lifts: {reason}")))

@@ -176,11 +176,7 @@ async fn open(config: &Config) -> Result<Arc<Table>, Failure> {
 
 /// An error behind a port, with what was tried.
 fn port_failure(what: &str, error: port::Error) -> Failure {
-    let code = match error {
-        port::Error::Transient { .. } => Code::Unreachable,
-        port::Error::Rejected(_) | port::Error::Fatal(_) => Code::Failed,
-    };
-    Failure::new(code, format!("{what}: {error}"))
+    Failure::new(Code::of(&error), format!("{what}: {error}"))
 }
 
 /// A path as a user would type it: from the working folder where it lies below.

@@ -14,18 +14,18 @@ use keyvector_core::row::Row;
 
 use super::{Interrupt, Outcome, Step, Worker};
 use crate::clock;
-use crate::state::{self, Gap, WaitingPartition};
+use crate::state::{self, Gap, Halt, WaitingPartition};
 use crate::table::OnGap;
 
 /// The growing pause between tries of one call.
-struct Backoff(Duration);
+pub(crate) struct Backoff(Duration);
 
 impl Backoff {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Duration::from_millis(50))
     }
 
-    fn next(&mut self) -> Duration {
+    pub(crate) fn next(&mut self) -> Duration {
         let pause = self.0;
         self.0 = (pause * 2).min(Duration::from_secs(10));
         pause
@@ -246,6 +246,16 @@ impl Worker {
             match self.table.state.put(key, item).await {
                 Ok(()) => return Ok(()),
                 Err(error) => self.again("writing state", error, &mut backoff).await?,
+            }
+        }
+    }
+
+    pub(super) async fn write_halt(&self, halt: &Halt) -> Step<()> {
+        let mut backoff = Backoff::new();
+        loop {
+            match state::halt(self.table.state.as_ref(), &self.table.name, halt).await {
+                Ok(()) => return Ok(()),
+                Err(error) => self.again("writing the halt", error, &mut backoff).await?,
             }
         }
     }

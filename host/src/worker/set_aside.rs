@@ -14,7 +14,7 @@ use super::sort::{Places, letter};
 use super::{Interrupt, Outcome, RowOutcome, Step, Worker};
 use crate::embed::{PROBE_TEXT, Purpose};
 use crate::render::{AfterDocument, render_row};
-use crate::state::{self, Halt};
+use crate::state::Halt;
 use crate::table::{DeadLetterPolicy, OnPoison};
 
 /// So many known rows are tried to tell whether a plugin still works.
@@ -227,7 +227,7 @@ impl Worker {
     /// Stops the table for every host, under this plugin and model. Held letters are not written.
     pub(super) async fn halt(&self, reason: String) -> Step<Outcome> {
         let halt = Halt::of(&self.table, &reason);
-        self.put_state(&state::halt_key(&self.table.name), &state::to_json(&halt)).await?;
+        self.write_halt(&halt).await?;
         tracing::error!(table = self.table.name, "the table is halted");
         Ok(Outcome::Halted(reason))
     }
