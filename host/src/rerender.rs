@@ -32,6 +32,8 @@ use crate::worker::{self, Outcome, Stop};
 const COUNT_PAGE: usize = 10_000;
 /// So many rows beside those that failed are tried to tell whether a plugin works at all.
 const KNOWN_ROWS_TRIED: usize = 20;
+/// Of so many rows it is remarked if most lose their vectors.
+const MANY_ROWS: u64 = 20;
 const PAUSE: Duration = Duration::from_millis(200);
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -187,6 +189,15 @@ impl Work<'_> {
             }
         }
         self.settle_end().await?;
+        let Tally { rows, deleted, .. } = self.tally;
+        if rows >= MANY_ROWS && deleted > rows / 2 {
+            tracing::warn!(
+                table = self.table.name,
+                rows,
+                deleted,
+                "most rows have no text any more, and their vectors were deleted: is that what the plugin is meant to do?"
+            );
+        }
         self.keep(None).await
     }
 
@@ -414,7 +425,10 @@ impl Work<'_> {
             }
         };
         for (_, row) in known.iter().filter(|(key, _)| !failed.contains(key.as_str())) {
-            let rendered = render_row(self.table, row).await;
+            let rendered = tokio::select! {
+                () = self.stop.now.cancelled() => return Err(self.stopped()),
+                rendered = render_row(self.table, row) => rendered,
+            };
             let rendered = rendered.map_err(|broken| Interrupt::Broken(broken.to_string()))?;
             if !matches!(rendered, AfterDocument::Failed(_)) {
                 return Ok(true);

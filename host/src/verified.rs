@@ -148,7 +148,11 @@ async fn write_once(
     images: &[Option<Row>],
     stop: &CancellationToken,
 ) -> Result<Vec<Written>, Error> {
-    let documents = render_images(table, images).await.map_err(|broken| Error::Broken(broken.to_string()))?;
+    // A plugin that loops takes a while to be found out.
+    let documents = tokio::select! {
+        () = stop.cancelled() => return Err(Error::Stopped),
+        documents = render_images(table, images) => documents.map_err(|broken| Error::Broken(broken.to_string()))?,
+    };
     let keys: Vec<&RowKey> = rows.iter().map(|row| row.key).collect();
     let stored = table.index.get(&keys, true).await?;
 

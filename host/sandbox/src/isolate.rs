@@ -5,8 +5,10 @@
 //! fails there is halved, each part in a fresh instance, until single rows remain.
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use crate::guest::Stop;
+use crate::limits::Limits;
 
 /// How often the rows of an attempt have been tried, this time included. The first try is in the instance at hand within
 /// the usual deadline, every later one in a fresh instance within the longer one.
@@ -51,8 +53,22 @@ pub(crate) trait Batch {
     fn broken(&self, rows: usize, last: &Stop) -> Broken;
 }
 
+/// How long an unbroken run of rows that stop the plugin may be: after that it is the plugin.
+#[derive(Clone, Copy)]
+pub(crate) struct RunMax {
+    rows: usize,
+    /// A plugin that loops on every row would else take minutes to be found out, since each row has its second chance.
+    time: Duration,
+}
+
+impl RunMax {
+    pub(crate) fn of(limits: &Limits) -> Self {
+        Self { rows: limits.failed_run_max.max(1), time: limits.failed_run_time_max }
+    }
+}
+
 /// Tries a batch of `rows` rows until every row has an answer or is convicted, from the first to the last.
-pub(crate) fn isolate(batch: &mut impl Batch, rows: usize, failed_run_max: usize) -> Result<(), Broken> {
+pub(crate) fn isolate(batch: &mut impl Batch, rows: usize, run_max: RunMax) -> Result<(), Broken> {
     let settle = |result| match result {
         Ok(()) => Ok(None),
         Err(Failed::Stopped(stop)) => Ok(Some(stop)),
@@ -64,12 +80,16 @@ pub(crate) fn isolate(batch: &mut impl Batch, rows: usize, failed_run_max: usize
     // Parts still to try, the leftmost on top, each with the number of its next try.
     let mut parts = vec![(0..rows, Try(2))];
     let mut failed_run = 0;
+    let mut failing_since = Instant::now();
     while let Some((part, this)) = parts.pop() {
         match settle(batch.attempt(part.clone(), this))? {
-            None => failed_run = 0,
+            None => {
+                failed_run = 0;
+                failing_since = Instant::now();
+            }
             Some(stop) if part.len() == 1 => {
                 failed_run += 1;
-                if failed_run >= failed_run_max {
+                if failed_run >= run_max.rows || failing_since.elapsed() >= run_max.time {
                     return Err(batch.broken(failed_run, &stop));
                 }
                 batch.convict(part.start, stop, this);
@@ -132,6 +152,18 @@ mod tests {
         }
     }
 
+    fn at_most(rows: usize) -> RunMax {
+        RunMax { rows, time: Duration::MAX }
+    }
+
+    #[test]
+    fn a_run_that_takes_too_long_is_a_broken_plugin_too() {
+        let run_max = RunMax { rows: 100, time: Duration::ZERO };
+        let broken = isolate(&mut Fake::new(0..256, false), 256, run_max).unwrap_err();
+        assert_eq!(broken.to_string(), "fake is broken: 1 no");
+        isolate(&mut Fake::new([], true), 256, run_max).unwrap();
+    }
+
     proptest! {
         #[test]
         fn every_row_is_answered_or_convicted_once_and_in_order(
@@ -139,7 +171,7 @@ mod tests {
         ) {
             let bad: BTreeSet<_> = bad.into_iter().filter(|&row| row < rows).collect();
             let mut fake = Fake::new(bad.clone(), busy);
-            isolate(&mut fake, rows, usize::MAX).unwrap();
+            isolate(&mut fake, rows, at_most(usize::MAX)).unwrap();
             let good: Vec<_> = (0..rows).filter(|row| !bad.contains(row)).collect();
             prop_assert_eq!(&fake.answered, &good);
             let convicted: Vec<_> = fake.convicted.iter().map(|&(row, _)| row).collect();
@@ -150,14 +182,14 @@ mod tests {
     #[test]
     fn a_busy_machine_convicts_nobody() {
         let mut fake = Fake::new([], true);
-        isolate(&mut fake, 256, 100).unwrap();
+        isolate(&mut fake, 256, at_most(100)).unwrap();
         assert_eq!((fake.tries, fake.answered.len(), fake.convicted.len()), (2, 256, 0));
     }
 
     #[test]
     fn one_row_of_256_costs_two_tries_a_level() {
         let mut fake = Fake::new([137], false);
-        isolate(&mut fake, 256, 100).unwrap();
+        isolate(&mut fake, 256, at_most(100)).unwrap();
         assert_eq!(fake.convicted, [(137, 10)]);
         assert_eq!(fake.tries, 2 + 2 * 8);
     }
@@ -165,17 +197,17 @@ mod tests {
     #[test]
     fn a_single_row_gets_its_second_chance_too() {
         let mut fake = Fake::new([0], false);
-        isolate(&mut fake, 1, 100).unwrap();
+        isolate(&mut fake, 1, at_most(100)).unwrap();
         assert_eq!(fake.convicted, [(0, 2)]);
     }
 
     #[test]
     fn an_unbroken_run_of_failures_is_a_broken_plugin() {
-        let broken = isolate(&mut Fake::new(0..256, false), 256, 100).unwrap_err();
+        let broken = isolate(&mut Fake::new(0..256, false), 256, at_most(100)).unwrap_err();
         assert_eq!(broken.to_string(), "fake is broken: 100 no");
         // As many failures, but never in a run.
         let mut fake = Fake::new((0..256).step_by(2), false);
-        isolate(&mut fake, 256, 100).unwrap();
+        isolate(&mut fake, 256, at_most(100)).unwrap();
         assert_eq!(fake.convicted.len(), 128);
     }
 }

@@ -29,6 +29,9 @@ pub struct Limits {
     /// When this many rows of one batch have failed in an unbroken run, the plugin counts as broken and the batch has no
     /// result. Twice the line's `poison_run_max`, since a changed row may come as two images.
     pub failed_run_max: usize,
+    /// The same when an unbroken run has taken this long, whatever its rows: more time than a few rows that loop need,
+    /// each with its second chance.
+    pub failed_run_time_max: Duration,
 }
 
 impl Default for Limits {
@@ -45,6 +48,7 @@ impl Default for Limits {
             component_bytes_max: 128 << 20,
             determinism_every: 1000,
             failed_run_max: 100,
+            failed_run_time_max: Duration::from_secs(120),
         }
     }
 }

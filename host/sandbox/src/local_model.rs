@@ -9,7 +9,7 @@ use crate::bindings::types::Packed;
 use crate::bindings::{self, LocalModelPre};
 use crate::engine::one_line;
 use crate::guest::{Bounds, Guest, Stop, on_own_thread};
-use crate::isolate::{self, Batch, Broken, Failed, Try};
+use crate::isolate::{self, Batch, Broken, Failed, RunMax, Try};
 use crate::load::Role;
 use crate::model::{ModelInfo, Purpose, check_shape, read_info};
 use crate::packed;
@@ -134,9 +134,9 @@ impl Embedder {
             return reply.send(Ok(embedded));
         }
         self.slot.counters().begin_batch(count);
-        let failed_run_max = self.slot.plugin().limits().failed_run_max.max(1);
+        let run_max = RunMax::of(self.slot.plugin().limits());
         let mut batch = Embedding { embedder: self, question: &question, reply: &reply, embedded };
-        let result = isolate::isolate(&mut batch, count, failed_run_max);
+        let result = isolate::isolate(&mut batch, count, run_max);
         let embedded = batch.embedded;
         reply.send(result.map(|()| embedded));
         self.slot.rest();

@@ -10,7 +10,7 @@ use crate::bindings::table::{self as wit, Documents, RowState};
 use crate::bindings::{Table, TablePre};
 use crate::blank::is_blank;
 use crate::guest::{Bounds, Guest, Stop, on_own_thread};
-use crate::isolate::{self, Batch, Broken, Failed, Try};
+use crate::isolate::{self, Batch, Broken, Failed, RunMax, Try};
 use crate::load::Role;
 use crate::log::quoted_with_its_end;
 use crate::metadata::Declared;
@@ -239,11 +239,11 @@ struct Renderer {
 impl Renderer {
     fn render(&mut self, question: Rows, reply: Reply<Vec<Rendered>>) {
         let number = self.slot.counters().begin_batch(question.rows);
-        let failed_run_max = self.slot.plugin().limits().failed_run_max.max(1);
+        let run_max = RunMax::of(self.slot.plugin().limits());
         let every = self.slot.plugin().limits().determinism_every;
         let mut batch =
             Rendering { renderer: self, question: &question, reply: &reply, rendered: Vec::new() };
-        let result = isolate::isolate(&mut batch, question.rows, failed_run_max);
+        let result = isolate::isolate(&mut batch, question.rows, run_max);
         let rendered = batch.rendered;
         let to_compare = (number.is_multiple_of(every) && result.is_ok()).then(|| rendered.clone());
         reply.send(result.map(|()| rendered));
@@ -343,7 +343,18 @@ impl Batch for Rendering<'_> {
             return Err(Failed::Ended(Broken { plugin, reason: "nobody waits for this batch".to_owned() }));
         }
         let cells = self.renderer.cells(self.question, rows.clone()).map_err(Failed::Ended)?;
-        let rendered = call(&mut self.renderer.slot, &self.renderer.declared, rows.len(), cells, this)?;
+        let rendered = match call(&mut self.renderer.slot, &self.renderer.declared, rows.len(), cells, this) {
+            Err(Failed::Stopped(stop)) if this == Try(2) && rows.len() > 1 => {
+                tracing::warn!(
+                    plugin = self.renderer.slot.plugin().name(),
+                    rows = rows.len(),
+                    class = stop.class.as_str(),
+                    "a batch stopped the plugin twice: its rows are tried apart, which takes time"
+                );
+                return Err(Failed::Stopped(stop));
+            }
+            rendered => rendered?,
+        };
         if self.rendered.is_empty() {
             self.rendered = rendered;
         } else {

@@ -268,6 +268,7 @@ fn read_plugin_limits(node: Option<&Node>) -> Result<Limits, Error> {
             .integer("determinism_check", 0..=1_000_000_000)?
             .unwrap_or(or.determinism_every),
         failed_run_max: or.failed_run_max,
+        failed_run_time_max: or.failed_run_time_max,
     };
     if read.memory_bytes_large < read.memory_bytes {
         // Whichever of the two was written; both may have been.
