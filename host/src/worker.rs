@@ -175,6 +175,12 @@ impl Worker {
     }
 
     async fn follow(&mut self, reader: impl ShardReader + 'static, until_drained: bool) -> Step<Outcome> {
+        tracing::info!(
+            table = self.table.name,
+            shard_id = self.shard_id,
+            lease_counter = self.lease.tenure().taken_at,
+            "following the shard"
+        );
         // The next batch is read while this one is worked on.
         let mut batches = prefetch(reader, self.table.policy.batch);
         loop {
@@ -187,6 +193,13 @@ impl Worker {
             let (at_tip, empty) = (batch.at_tip, batch.records.is_empty());
             self.travel(batch).await?;
             if at_tip {
+                if !self.reached_tip {
+                    tracing::info!(
+                        table = self.table.name,
+                        shard_id = self.shard_id,
+                        "at the tip of the shard"
+                    );
+                }
                 self.reached_tip = true;
                 self.counters.reached_tip();
                 let drained = until_drained && empty;
@@ -216,6 +229,7 @@ impl Worker {
         self.set_aside(outcomes, &places, unreadable, too_long).await?;
         self.checkpoint(batch.position).await?;
         self.counters.records(records);
+        tracing::debug!(table = self.table.name, shard_id = self.shard_id, batch_len = records, "batch done");
         Ok(())
     }
 

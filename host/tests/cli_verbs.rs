@@ -37,6 +37,13 @@ fn query_prints_a_table_json_or_keys() {
     let expected: Vec<&str> = rows.iter().map(|row| row["key"].as_str().unwrap()).collect();
     assert_eq!(keys.lines().collect::<Vec<_>>(), expected);
 
+    let slip = host.run(&["query", "x", "--filter", r#"{"yaer":{"$gt":1990}}"#]);
+    assert_eq!((slip.code, slip.stdout.as_str()), (0, ""));
+    assert!(
+        slip.stderr.contains("no row has a key \"yaer\": there are") && slip.stderr.contains("year"),
+        "{}",
+        slip.stderr
+    );
     let none = host.run(&["query", "x", "--filter", r#"{"year":{"$gt":9999}}"#]);
     assert_eq!((none.code, none.stdout.as_str()), (0, ""), "{}", none.stderr);
     for (filter, says) in

@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use keyvector_core::document::MetadataType;
-use keyvector_core::index::DistanceMetric;
+use keyvector_core::filter::Filter;
+use keyvector_core::index::{CUT_KEY, DistanceMetric, FINGERPRINT_KEY, PARTITION_KEY};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +28,9 @@ pub(super) async fn run(table: &Table, args: &QueryArgs) -> Result<()> {
             "no rows: {}",
             if question.filter.is_some() { "nothing passes the filter" } else { "the index is empty" }
         );
+        if let Some(slip) = question.filter.as_ref().and_then(|filter| unknown_key(table, filter)) {
+            say!("{slip}");
+        }
     } else {
         show::line(as_table(table, &answer))?;
     }
@@ -52,6 +56,19 @@ fn parse_filter(text: &str) -> Result<Value, Failure> {
     serde_json::from_str(text).map_err(|error| {
         Failure::new(Code::Failed, format!("--filter is not JSON: {error}"))
             .next(r#"for example --filter '{"year":{"$gte":1990}}'"#)
+    })
+}
+
+/// A key that the plugin gives to no row is a slip more often than a question.
+fn unknown_key(table: &Table, filter: &Value) -> Option<String> {
+    let filter = Filter::parse(filter, &[]).ok()?;
+    let own = [FINGERPRINT_KEY, PARTITION_KEY, CUT_KEY];
+    let declared: Vec<&str> = table.plugin.info().metadata.iter().map(|key| key.name.as_str()).collect();
+    let unknown =
+        filter.keys().into_iter().find(|key| !declared.contains(key) && !own.contains(key))?.to_owned();
+    Some(match declared.is_empty() {
+        true => format!("no row has a key {unknown:?}: the plugin gives no metadata"),
+        false => format!("no row has a key {unknown:?}: there are {}", declared.join(", ")),
     })
 }
 
