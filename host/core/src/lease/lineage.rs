@@ -79,7 +79,7 @@ pub fn may_start(lease: &Lease, table: &BTreeMap<String, Lease>, listing: Option
     })
 }
 
-/// The owner of a lease that was lost and made anew: nobody. Whoever had it may not know yet, so it is taken only once it
+/// How the owner of a lease begins that was lost and made anew: nobody. Whoever had it may not know yet, so it is taken only once it
 /// has expired.
 pub const FORMER_OWNER: &str = "former-owner";
 

@@ -14,8 +14,8 @@ use std::time::Duration;
 use random::Random;
 use world::{Setup, World};
 
-/// Seeds that once failed.
-const SEEDS_THAT_FAILED: &[u64] = &[];
+/// Seeds that once failed. 3844: a lease that was lost and made anew twice seemed to have stood still.
+const SEEDS_THAT_FAILED: &[u64] = &[3844];
 
 fn setup(seed: u64) -> Setup {
     let mut random = Random::new(seed ^ 0x5eed);

@@ -96,7 +96,10 @@ impl LeaseMachine {
             self.scan_at_once(now);
             return;
         }
-        for lease in missing {
+        for mut lease in missing {
+            // Another name each time: a row that is lost and made anew twice does not seem to have stood still.
+            lease.lease_owner =
+                lease.lease_owner.map(|nobody| format!("{nobody}/{}/{}", self.host, self.next_id));
             self.creating.insert(lease.lease_key.clone(), None);
             self.write(Write::Create { lease_key: lease.lease_key.clone() }, LeaseWrite::Create(lease));
         }
